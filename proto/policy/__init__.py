@@ -1,0 +1,1 @@
+"""Values to verdicts; no bytes are read here."""

@@ -1,0 +1,1 @@
+"""What stands behind `/_link/`: one small script and parser a verb."""
