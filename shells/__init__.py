@@ -1,0 +1,1 @@
+"""Thin shells that perform the core's commands; no policy lives here."""
