@@ -1,0 +1,1 @@
+"""The commands, a module a group; each imports only what it uses."""

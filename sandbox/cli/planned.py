@@ -1,0 +1,85 @@
+"""From a confinement to its plan on this machine, for the commands that make one."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from sandbox.confinement import Confinement, Host, Proxied, Reaching
+from sandbox.errors import LaunchError
+from sandbox.linux.facts import Facts, gather
+from sandbox.linux.plan import Plan, opening_pages, plan
+from sandbox.state import State, settings_folder, user_home
+
+MODES = (0o700, 0o2770)
+"""Of the folder of a proxy that is reached: its user's alone, or a group's with its proxy's."""
+
+
+def planned(
+    confinement: Confinement, state: str | None = None, *, learns: bool = False
+) -> tuple[Plan, Facts]:
+    """Return the plan of a confinement on this machine, and what this machine is like.
+
+    state: Link's settings; None looks them up.  learns: whether each program that runs is told
+    of, and none refused.  Raises LaunchError or Unsupported (125) where no such sandbox can be
+    made here.
+    """
+    state = state or settings_folder()
+    home = user_home()
+    shown = [*confinement.write, *confinement.read, *([home] if confinement.read_home else [])]
+    if any(state.startswith(f"{path}/") for path in shown):
+        # They are closed by a mount, which needs a folder: else the program would make it.
+        State(state).folder()
+    facts = gather(
+        [*shown, *confinement.hide, *_run_outside(confinement), *_reached(confinement)],
+        home=home,
+        state=state,
+        write_dot_files=confinement.write_dot_files,
+        landlock=isinstance(confinement.net, Host),
+        programs=None if learns else confinement.commands,
+    )
+    log = os.path.join(state, "sandbox", "log")
+    made = plan(confinement, facts, log=log, learns=learns)
+    return (opening_pages(made, facts) if _opens(confinement) else made), facts
+
+
+def _opens(confinement: Confinement) -> bool:
+    net = confinement.net
+    if not isinstance(net, Proxied) or not net.proxy.routes:
+        return False
+    from sandbox.route import Open
+
+    return any(isinstance(route, Open) for route in net.proxy.routes)
+
+
+def _reached(confinement: Confinement) -> list[str]:
+    """Return the folders of the proxies apart that are reached, having looked at each.
+
+    Raises LaunchError for one that isn't the user's, or is open to others than a group that
+    its proxy's user is in.
+    """
+    net = confinement.net
+    if not isinstance(net, Reaching):
+        return []
+    for one in net.reached:
+        try:
+            about = os.lstat(one.dir)
+        except OSError:
+            continue  # it is made
+        mode = stat.S_IMODE(about.st_mode)
+        if stat.S_ISDIR(about.st_mode) and (about.st_uid != os.geteuid() or mode not in MODES):
+            raise LaunchError(
+                "dir", 0, f"reached names {one.dir}, which isn't yours alone: run chmod 700 on one "
+                "of your own, or chmod 2770 where its proxy is another user's, of a group of both.",
+            )  # fmt: skip
+    return [one.dir for one in net.reached]
+
+
+def _run_outside(confinement: Confinement) -> list[str]:
+    """Return the files that the routes of a confinement run outside."""
+    net = confinement.net
+    if not isinstance(net, Proxied) or not net.proxy.routes:
+        return []
+    from sandbox.mounts import programs_of
+
+    return [path for route in net.proxy.routes for path in programs_of(route)]

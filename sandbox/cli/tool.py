@@ -1,0 +1,143 @@
+"""`lnk sandbox tool add|list|remove`: the tools that run outside (R53)."""
+
+from __future__ import annotations
+
+import os
+
+from sandbox.cli.flags import Flag, UsageError, describe, read_flags
+from sandbox.errors import SandboxError
+from sandbox.state import State, settings_folder
+
+ADD_FLAGS = (
+    Flag("--allow", "CALL", "a call that doesn't ask, exactly as it is named", many=True),
+    Flag("--ask", "all|none", "which calls ask: all but those allowed (default), or none"),
+    Flag("--help", "", "print this"),
+)
+LIST_FLAGS = (
+    Flag("--json", "", "a line of JSON for each"),
+    Flag("--help", "", "print this"),
+)
+REMOVE_FLAGS = (Flag("--help", "", "print this"),)
+
+HELP = f"""\
+Tools that run outside: MCP servers of yours that a sandbox may call, each call asked about.
+
+usage: lnk sandbox tool add NAME [flags] -- PROGRAM [ARGUMENT…]
+       lnk sandbox tool list [--json]
+       lnk sandbox tool remove NAME
+
+{describe(ADD_FLAGS)}
+
+A sandbox reaches the tools that its spec names, [tools] use = ["NAME"], at the address in
+LNK_TOOL_<NAME>.  A tool's server is started outside at the first call, and gets your HOME.
+
+  lnk sandbox tool add notes --allow list_notes -- npx -y notes-server ~/notes
+  lnk sandbox tool add docs -- lnk-sandbox sandbox mcp-remote https://docs.example/mcp \\
+      --header-file ~/docs.header"""
+
+
+def main(words: list[str]) -> int:
+    """Do one of the three; raises SandboxError."""
+    verb, *rest = words or [""]
+    match verb:
+        case "add":
+            return _add(rest)
+        case "list":
+            return _list(rest)
+        case "remove":
+            return _remove(rest)
+        case "--help" | "-h":
+            print(HELP)
+            return 0
+    raise UsageError("write lnk sandbox tool add, list or remove.")
+
+
+def _named(words: list[str], verb: str) -> tuple[str, list[str]]:
+    if not words or words[0].startswith("-"):
+        raise UsageError(f"which tool? Write lnk sandbox tool {verb} NAME.")
+    return words[0], words[1:]
+
+
+def _add(words: list[str]) -> int:
+    if words[:1] == ["--help"]:
+        print(HELP)
+        return 0
+    from sandbox import tools
+    from sandbox.place import Place
+    from sandbox.route import Tool
+    from sandbox.table import read_table
+
+    name, rest = _named(words, "add")
+    flags = read_flags(ADD_FLAGS, rest, takes_rest=True)
+    argv = flags.rest
+    if not argv or not argv[0]:
+        raise UsageError("there is no program to run: write it after --.")
+    argv = [tools.found(argv[0], os.environ.get("PATH", "")), *argv[1:]]
+    told = {
+        "name": name,
+        "argv": argv,
+        "ask": flags.one("--ask", "all"),
+        "allow": flags.all("--allow"),
+    }
+    told["argv"] = argv = _with_fields(argv)
+    tool = read_table(Tool, told, Place(("tool",)))
+    state = State(settings_folder())
+    if tools.load(state, name) is not None:
+        raise SandboxError(
+            f"there is a tool {name} already: lnk sandbox tool remove {name}, then add it.",
+            exit_code=2,
+        )
+    tools.save(state, tool)
+    asks = "no call asks you" if tool.ask == "none" else "every call asks you"
+    but = f", but {', '.join(tool.allow)}" if tool.allow and tool.ask == "all" else ""
+    print(f"{name}: {argv[0]}; {asks}{but}.")
+    return 0
+
+
+def _with_fields(argv: list[str]) -> list[str]:
+    """Return a tool's command; where it is reached at a URL, judged, and with its fields."""
+    from sandbox import tools
+
+    words = tools.remote_words(argv)
+    if words is None:
+        return argv
+    from sandbox.cli.mcp_remote import kept_words
+
+    return [*argv[: len(argv) - len(words)], *kept_words(words)]
+
+
+def _list(words: list[str]) -> int:
+    flags = read_flags(LIST_FLAGS, words)
+    if "--help" in flags:
+        print(HELP)
+        return 0
+    from sandbox import tools
+
+    found = tools.load_all(State(settings_folder()))
+    for tool in found:
+        if "--json" in flags:
+            print(tools.shown(tool))
+        else:
+            allowed = f", not {', '.join(tool.allow)}" if tool.allow else ""
+            print(f"{tool.name}: {tool.argv[0]}; asks {tool.ask}{allowed}")
+    if not found and "--json" not in flags:
+        print("No tool is defined: lnk sandbox tool add --help says how.")
+    return 0
+
+
+def _remove(words: list[str]) -> int:
+    if words[:1] == ["--help"]:
+        print(HELP)
+        return 0
+    from sandbox import tools
+
+    name, rest = _named(words, "remove")
+    read_flags(REMOVE_FLAGS, rest)
+    left = tools.remove(State(settings_folder()), name)
+    if left is None:
+        raise SandboxError(
+            f"there is no tool {name}: lnk sandbox tool list names them.", exit_code=1
+        )
+    if left:
+        print(f"{name}: removed; what its server wrote stays in {left}.")
+    return 0

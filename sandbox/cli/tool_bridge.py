@@ -1,0 +1,311 @@
+"""The bridge of tools: one server process a sandbox and tool, its clients behind the proxy (R53).
+
+What is decided is in the hub (`proto.verbs.mcp`), which this process has one of for each
+tool.  Here are the descriptors: connections of the proxy's, each with one call; the servers'
+pipes; and the asker, one process a question, one question at a time.
+
+A server is started by the absolute path that its person gave, in a folder of Link's own,
+with an environment that is made here: their HOME, and nothing of this process's or the
+sandbox's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import sys
+from time import monotonic
+
+from proto.codecs.http1 import RequestHead
+from proto.policy.keys import Key
+from proto.verbs.mcp import Hub
+from proto.verbs.mcp_effects import Ask, Reply, Start, Stop, Withdraw, Write
+from proto.verbs.mcp_rules import Rule
+from sandbox.cli.bridge_parts import PATH, Asker, Connection, person, say, spawn_in
+from sandbox.errors import LaunchError
+from sandbox.route import Tool
+from sandbox.state import State
+from shells.children import pidfd_of
+from shells.poll_loop import Loop, Stream, accept_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox.cli.bridge import Told
+    from sandbox.route import Route
+
+REQUEST_MAX_BYTES = 8 << 20
+"""A message of a client's; what asks is shown whole, and so is much shorter."""
+TICK_S = 1.0
+END_S = 2.0
+"""How long a server may take to end once its input has, and again once it is told to."""
+STDERR_MAX_BYTES = 2048
+"""So much of what a server said last on its standard error is told when it dies."""
+
+SAID = {
+    "no": "the person refused the call.",
+    "silence": "nobody answered the question in time, so the call was refused.",
+}
+ENOUGH = "too many calls were refused or not answered in the last minutes; this one wasn't asked."
+
+
+def serve(told: Told, routes: tuple[Route, ...]) -> None:
+    """Serve the routes that are tools until the wire ends."""
+    from sandbox.cli.bridge import LIFE_FD, LISTENER_FD
+
+    for fd in (LIFE_FD, LISTENER_FD):
+        os.set_inheritable(fd, False)  # neither a tool's server nor an asker gets them
+    loop = Loop()
+    asker = Asker(loop, told)
+    tools = {
+        f"/{route.name}".encode(): Server(loop, told, route, asker)
+        for route in routes
+        if isinstance(route, Tool)
+    }
+    caller = Key(told.caller)
+
+    def call(connection: Connection, head: RequestHead, body: bytes) -> Callable[[], None]:
+        server = tools.get(head.target)
+        if server is None:
+            connection.refuse(404, "there is nothing at this path of the tool.")
+            return lambda: None
+        number = server.request(connection, head, body)
+        return lambda: server.left(number)
+
+    with socket.socket(fileno=LISTENER_FD) as listener:
+        accept_on(
+            loop,
+            listener,
+            lambda fd: Connection.begin(loop, fd, caller, call, REQUEST_MAX_BYTES),
+        )
+        loop.watch(LIFE_FD, select.POLLIN, lambda _: loop.stop())
+        loop.run()
+    asker.end()
+    end_all([each.process for each in tools.values() if each.process is not None])
+
+
+class Server:
+    """One tool: its hub, the process of its server, the connections with a call of it."""
+
+    def __init__(self, loop: Loop, told: Told, tool: Tool, asker: Asker) -> None:
+        rule = Rule(asks=tool.ask == "all", allow=frozenset(tool.allow))
+        self._hub = Hub(tool.name, rule, lambda: secrets.token_urlsafe(24))
+        self._loop, self._told, self._tool, self._asker = loop, told, tool, asker
+        self._calls: dict[int, Connection] = {}
+        self._made = 0
+        self._ticks = False
+        self.process: Process | None = None
+
+    def request(self, connection: Connection, head: RequestHead, body: bytes) -> int:
+        """Hand a whole request to the hub; return its number."""
+        self._made += 1
+        number = self._made
+        self._calls[number] = connection
+        self._hub.request(number, head, body, monotonic())
+        self._perform()
+        return number
+
+    def left(self, number: int) -> None:
+        """Take that a call's caller has left."""
+        self._calls.pop(number, None)
+        self._hub.left(number, monotonic())
+        self._perform()
+
+    def _perform(self) -> None:
+        """Do what the hub wants done, and tell it the time while it has calls."""
+        while effects := self._hub.take():
+            for effect in effects:
+                self._do(effect)
+        if not self._hub.idle and not self._ticks:
+            self._ticks = True
+            self._loop.after(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticks = False
+        self._hub.tick(monotonic())
+        self._perform()
+
+    def _do(self, effect: object) -> None:
+        match effect:
+            case Reply(call=call, data=data, last=last):
+                self._reply(call, data, last=last)
+            case Write(data=data):
+                if self.process is not None:
+                    self.process.write(data)
+            case Start():
+                self._start()
+            case Stop():
+                if self.process is not None:
+                    self.process.end()
+                    self.process = None
+            case Ask(number=number, text=text):
+                self._asker.ask((self, number), text, lambda said: self._answered(number, said))
+            case Withdraw(number=number):
+                self._asker.withdraw((self, number))
+
+    def _reply(self, call: int, data: bytes, *, last: bool) -> None:
+        connection = self._calls.get(call)
+        if connection is None:
+            return
+        if last:
+            del self._calls[call]
+        connection.say(data, last=last)
+
+    def _answered(self, number: int, said: str) -> None:
+        self._hub.answered(number, yes=said == "yes", why=SAID.get(said, ENOUGH), now=monotonic())
+        self._perform()
+
+    def _start(self) -> None:
+        process = None
+        try:
+            process = Process(self._loop, self._told, self._tool)
+        except OSError as error:
+            say(f"the tool {self._tool.name} can't be started: {error.strerror}.")
+        except LaunchError as error:
+            say(f"the tool {self._tool.name} can't be started: {error.message}")
+        self.process = process
+        if process is None:
+            self._loop.after(0, lambda: self._ended(None))
+        else:
+            process.on_data = self._hear
+            process.on_end = lambda: self._ended(process)
+
+    def _hear(self, data: bytes) -> None:
+        self._hub.read(data, monotonic())
+        self._perform()
+
+    def _ended(self, process: Process | None) -> None:
+        if self.process is not process:
+            return  # it was stopped, and another may run by now
+        self.process = None
+        if process is not None:
+            last = process.last_words()
+            process.end()
+            said = f'; it said last: "{last}"' if last else ""
+            say(f"the tool {self._tool.name} ended; the next call starts it again{said}.")
+        self._hub.ended(monotonic())
+        self._perform()
+
+
+class Process:
+    """A server's process, in a group of its own, and its three pipes."""
+
+    def __init__(self, loop: Loop, told: Told, tool: Tool) -> None:
+        argv, environ = command_of(tool, told.imports)
+        theirs: list[int] = []
+        ours: list[int] = []
+        try:
+            for _ in range(3):
+                reads, writes = os.pipe2(os.O_CLOEXEC)
+                theirs.append(reads if not theirs else writes)
+                ours.append(writes if len(theirs) == 1 else reads)
+            self.pid = spawn_in(work_folder(told, tool.name), argv, environ, theirs)
+            self.pidfd = pidfd_of(self.pid)
+        except (OSError, LaunchError):
+            for fd in ours:
+                os.close(fd)
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self._errors = b""
+        self.on_data: Callable[[bytes], None] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self._in = Stream(loop, ours[0], on_end=self._ended)
+        self._out = Stream(loop, ours[1], on_data=self._said, on_end=self._ended)
+        self._err = Stream(loop, ours[2], on_data=self._complained)
+
+    def write(self, data: bytes) -> None:
+        """Write to its standard input."""
+        self._in.write(data)
+
+    def end(self) -> None:
+        """Let it end: its input ends first."""
+        self.on_data = self.on_end = None
+        for stream in (self._in, self._out, self._err):
+            stream.close()
+        end_all([self])
+
+    def last_words(self) -> str:
+        """Return the last line of its standard error, as plain text."""
+        lines = self._errors.decode("ascii", "replace").strip().splitlines()
+        return "".join(c if c.isprintable() and c.isascii() else "?" for c in lines[-1])[:200] if (
+            lines
+        ) else ""  # fmt: skip
+
+    def _said(self, data: bytes) -> None:
+        if self.on_data is not None:
+            self.on_data(data)
+
+    def _complained(self, data: bytes) -> None:
+        self._errors = (self._errors + data)[-STDERR_MAX_BYTES:]
+
+    def _ended(self) -> None:
+        ended, self.on_end = self.on_end, None
+        if ended is not None:
+            ended()
+
+
+def command_of(tool: Tool, imports: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the command line and the environment of a tool's server.
+
+    The words of Link's own `mcp-remote` go by the environment: they hold a token, and every
+    user of a machine can read a command line.
+    """
+    from sandbox.tools import REMOTE, remote_words
+
+    environ = person()
+    words = remote_words(tool.argv)
+    if words is None:
+        folder = os.path.dirname(tool.argv[0])
+        # A program beside it runs it: npx is a script that its Node runs.
+        environ["PATH"] = f"{folder}:{PATH}" if folder not in PATH.split(":") else PATH
+        return list(tool.argv), environ
+    from sandbox.cli.mcp_remote import WORDS
+    from sandbox.cli.wire_routes import START
+
+    environ[WORDS] = json.dumps({"words": words, "imports": imports})
+    return [sys.executable, "-I", "-S", START, REMOTE], environ
+
+
+def work_folder(told: Told, name: str) -> str:
+    """Return the folder that a tool's server works in; Link's, and that tool's alone."""
+    from sandbox.tools import WORK
+
+    return "/" if told.state is None else State(told.state).folder(WORK, name)
+
+
+def end_all(processes: list[Process]) -> None:
+    """End processes whose input has ended: in good order, else by force, with all they started."""
+    for number, wait_s in ((0, END_S), (signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
+        for each in processes:
+            if number:
+                _signal_group(each.pid, number)
+        until = monotonic() + wait_s
+        processes = [each for each in processes if not _is_gone(each, until)]
+    for each in processes:
+        os.close(each.pidfd)
+
+
+def _is_gone(process: Process, until: float) -> bool:
+    """Wait for a process's end; reap it, and kill what it left in its group."""
+    poll = select.poll()
+    poll.register(process.pidfd, select.POLLIN)
+    if not poll.poll(max(0, int((until - monotonic()) * 1000))):
+        return False
+    _signal_group(process.pid, signal.SIGKILL)
+    os.waitpid(process.pid, 0)
+    os.close(process.pidfd)
+    return True
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return

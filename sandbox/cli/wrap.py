@@ -1,0 +1,214 @@
+"""`lnk sandbox wrap`: a request on stdin, the command that runs it confined on stdout (R10).
+
+Everything that can be wrong is found before anything is printed: a refusal is one line
+on stderr, its status 2, with nothing on stdout and nothing written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from sandbox.cli.flags import Flag, UsageError, describe, read_flags
+from sandbox.confinement import Proxied, Proxy, Reaching, WrapRequest
+from sandbox.errors import LaunchError, SpecError
+from sandbox.exits import has_login
+from sandbox.marks import unmark
+from sandbox.place import Place
+from sandbox.state import State
+from sandbox.strict_json import read_json
+from sandbox.table import read_table, refuse_unbuilt, replaced
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandbox.linux.dot_mounts import Guard
+    from sandbox.linux.facts import Facts
+    from sandbox.linux.plan import Plan
+
+REQUEST_MAX_BYTES = 4 << 20
+"""Ten thousand hosts are a tenth of it, and a command line the kernel takes a half."""
+
+COMMAND_MAX_BYTES = 1_500_000
+"""The kernel takes two mebibytes (a quarter of the stack), the environment among them."""
+
+FLAGS = (
+    Flag("--explain", "", "print the plan of the sandbox instead of the command"),
+    Flag("--json", "", "with --explain: the plan as JSON"),
+    Flag("--help", "", "print this"),
+)
+
+USAGE = """usage: lnk sandbox wrap [--explain [--json]]
+
+Reads {"confinement", "argv"} as JSON on stdin and prints {"argv", "env"}: the command that
+runs argv confined, and what to add to its environment.  With {"unwalled", "argv"} there is no
+wall: the program runs as it is under its proxy.
+
+  echo '{"confinement": {"name": "box", "write": [], "read": [], "commands": "any",
+    "net": "closed"}, "argv": ["id"]}' | lnk sandbox wrap"""
+
+
+def main(words: list[str]) -> int:
+    """Run `lnk sandbox wrap`; raise SandboxError for what is refused."""
+    flags = read_flags(FLAGS, words)
+    if "--help" in flags:
+        print(f"{USAGE}\n\n{describe(FLAGS)}")
+        return 0
+    if "--json" in flags and "--explain" not in flags:
+        raise UsageError("--json says how --explain prints: write --explain --json.")
+    request = with_secret(read_request(sys.stdin.buffer.read(REQUEST_MAX_BYTES + 1)))
+    if request.unwalled is not None:
+        from sandbox.cli.wrap_apart import wrap_unwalled
+
+        return wrap_unwalled(request, explain="--explain" in flags)
+    proxy = proxy_of(request)
+    if proxy is not None and proxy.hold:
+        from sandbox.cli.wrap_apart import wrap_held
+
+        return wrap_held(request, explain="--explain" in flags)
+    made, facts = planned(request)
+    guards = dot_files(made)
+    if "--explain" in flags:
+        print(explained(made, guards, as_json="--json" in flags))
+        return 0
+    text = json.dumps(answer(made, facts, list(request.argv)))
+    if made.logs:
+        write(request, made.name, facts.state)
+    _make_reached(request)
+    print(text)
+    return 0
+
+
+def _make_reached(request: WrapRequest) -> None:
+    """Make the folders of proxies apart that aren't there yet, their user's alone."""
+    assert request.confinement is not None
+    net = request.confinement.net
+    for one in net.reached if isinstance(net, Reaching) else ():
+        try:
+            os.makedirs(one.dir, 0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(
+                "dir", error.errno or 0, f"reached names {one.dir}, which isn't there and can't be "
+                f"made: {error.strerror}.",
+            ) from None  # fmt: skip
+
+
+def write(request: WrapRequest, name: str, state: str) -> None:
+    """Write what a kept command needs: the last thing that can be refused, and all we write."""
+    State(state).folder("log")
+    unmark(State(state), name)
+    proxy = proxy_of(request)
+    if proxy is None:
+        return
+    if has_login(proxy.upstream):
+        State(state).write(proxy.upstream.encode(), f"{name}.upstream")
+    if proxy.routes:
+        _write_routes(proxy, name, state)
+
+
+def _write_routes(proxy: Proxy, name: str, state: str) -> None:
+    from sandbox.routes_file import routes_file, secret_file, text_of
+
+    assert proxy.caller is not None, "routes come with their caller's key"
+    folder = State(state)
+    folder.write(text_of(proxy.caller, proxy.routes), os.path.basename(routes_file(state, name)))
+    if proxy.secret is not None:
+        folder.write(proxy.secret.encode(), os.path.basename(secret_file(state, name)))
+
+
+def proxy_of(request: WrapRequest) -> Proxy | None:
+    """Return the proxy that a request asks for, None for none."""
+    if request.unwalled is not None:
+        return request.unwalled.proxy
+    net = None if request.confinement is None else request.confinement.net
+    return net.proxy if isinstance(net, Proxied) else None
+
+
+def with_secret(request: WrapRequest) -> WrapRequest:
+    """Return a request whose routes' addresses have a secret, where they carry one."""
+    proxy = proxy_of(request)
+    if proxy is None or not proxy.routes or proxy.secret is not None:
+        return request
+    from sandbox.mounts import needs_secret
+    from sandbox.routes_file import new_key
+
+    if not needs_secret(proxy.routes):
+        return request
+    proxy = replaced(proxy, secret=new_key())
+    if request.unwalled is not None:
+        return replaced(request, unwalled=replaced(request.unwalled, proxy=proxy))
+    assert request.confinement is not None
+    assert isinstance(request.confinement.net, Proxied)
+    net = replaced(request.confinement.net, proxy=proxy)
+    return replaced(request, confinement=replaced(request.confinement, net=net))
+
+
+def read_request(data: bytes) -> WrapRequest:
+    """Return the request that bytes hold; raise SpecError for the first key that is wrong."""
+    request = read_table(WrapRequest, read_json(data, REQUEST_MAX_BYTES), Place())
+    refuse_unbuilt(request, Place())
+    net = None if request.confinement is None else request.confinement.net
+    if request.unwalled is not None or isinstance(net, Proxied):
+        from sandbox.cli.host_lists import check_request  # only a proxy has lists
+
+        check_request(request)
+    return request
+
+
+def planned(request: WrapRequest) -> tuple[Plan, Facts]:
+    """Return the plan of a request on this machine, and what this machine is like.
+
+    Raises LaunchError or Unsupported (125) where no such sandbox can be made here.
+    """
+    from sandbox.cli.planned import planned as planned_here
+
+    assert request.confinement is not None  # an unwalled request is wrapped by itself
+    return planned_here(request.confinement)
+
+
+def dot_files(made: Plan) -> list[Guard]:
+    """Return what would be closed were the sandbox started now; raise LaunchError as a start would.
+
+    What runs left that were killed is taken away, as by every command (R71).
+    """
+    from sandbox.linux.kept import fields_of
+
+    if os.path.isdir(os.path.join(made.state, "sandbox", "placeholders")):
+        from sandbox.linux.placeholders import Journal
+
+        Journal(made.state).sweep()
+    if made.dots is None:
+        return []
+    from sandbox.linux.dot_files import look
+    from sandbox.linux.dot_mounts import Layout
+    from sandbox.linux.kept import Kept
+
+    kept = Kept(fields_of(made, ()))
+    assert kept.dots is not None
+    return look(*kept.dots, Layout(kept.arguments), kept.home)
+
+
+def answer(made: Plan, facts: Facts, argv: list[str]) -> dict[str, object]:
+    """Return what `wrap` prints."""
+    from sandbox.linux.kept import command
+
+    kept = command(made, facts.own, argv)
+    check_length(kept, "confinement")
+    return {"argv": kept, "env": made.environment}
+
+
+def check_length(command: list[str], key: str) -> None:
+    """Refuse a command that the kernel would refuse to start, whenever that is."""
+    if sum(len(word.encode()) + 1 for word in command) > COMMAND_MAX_BYTES:
+        raise SpecError(key, "is too long for a command line; name fewer hosts or folders")
+
+
+def explained(made: Plan, guards: list[Guard], *, as_json: bool) -> str:
+    """Return a plan as a person reads it, or as JSON with the filter in hex."""
+    if not as_json:
+        from sandbox.linux.bubblewrap import explain
+
+        return explain(made, [(guard.at, guard.kind != 0, guard.why) for guard in guards])
+    from sandbox.linux.values import plain
+
+    return json.dumps(plain(made), indent=2)

@@ -1,0 +1,1 @@
+"""The wall on Linux: plan, then apply."""

@@ -1,0 +1,146 @@
+"""Hold a sandbox's program still while its person is asked on the terminal that they share.
+
+The program isn't in the terminal's session, so nothing else keeps it from reading what is
+typed there, or from drawing over the question.  A process that is stopped starts no other,
+so a look that finds all of them stopped is the last.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+STOPPED_S = 10.0
+"""How long it may take until all have stopped."""
+LOOK_S = 0.002
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+class Frozen:
+    """The processes of a program that were stopped; `thaw` lets them go on."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+        """Their descriptors, so that nobody else of the same number is continued."""
+        self._waited: dict[int, int] = {}
+        """The signals that waited for each when all had stopped."""
+
+    @classmethod
+    def of(cls, launcher: int) -> Frozen | None:
+        """Stop all of the program whose launcher this is; None where that can't be done."""
+        made = cls()
+        until = time.monotonic() + STOPPED_S
+        while time.monotonic() < until:
+            running = [pid for pid in program_of(launcher) if not _is_stopped(pid)]
+            if not running:
+                made._waited = {pid: _waiting(pid) for pid in made._held}
+                return made
+            for pid in running:
+                made._stop(pid)
+            time.sleep(LOOK_S)
+        made.thaw()
+        return None
+
+    def _stop(self, pid: int) -> None:
+        try:
+            if pid not in self._held:
+                self._held[pid] = os.pidfd_open(pid)
+            signal.pidfd_send_signal(self._held[pid], signal.SIGSTOP)
+        except ProcessLookupError:
+            return
+
+    def is_to_end(self) -> bool:
+        """Tell whether one of them has been told to end since, which it can't while it is held."""
+        wanted = sum(1 << (number - 1) for number in ENDING)
+        return any(_waiting(pid) & ~was & wanted for pid, was in self._waited.items())
+
+    def thaw(self) -> None:
+        """Let them all go on: those that were stopped before stay so."""
+        for fd in self._held.values():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGCONT)
+            os.close(fd)
+        self._held = {}
+
+
+def go_on(launcher: int) -> None:
+    """Let a program go on whose asker was killed before it could."""
+    for pid in program_of(launcher):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def program_of(launcher: int) -> set[int]:
+    """Return the processes of a launcher's program: all below the sandbox's first.
+
+    The launcher's own helpers have no such depth, but for the branch that asks.
+    """
+    mine = _ancestors(os.getpid())
+    found: set[int] = set()
+    for child in _children(launcher):
+        if child not in mine:
+            for first in _children(child):
+                found |= _below(first)
+    return found
+
+
+def _below(pid: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        for child in _children(waiting.pop()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Return a process's children, whichever of its threads started them."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass  # it has ended
+    return found
+
+
+def _ancestors(pid: int) -> set[int]:
+    found = {pid}
+    while pid > 1:
+        pid = int(_stat(pid)[1])
+        found.add(pid)
+    return found
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether a process is stopped, or ends, or runs no more of its own code before it is.
+
+    Where the processor is busy a signal waits until its process is given it, which may take
+    seconds; until then the process does nothing.
+    """
+    try:
+        if _stat(pid)[0] in ("T", "t", "Z", "X"):
+            return True
+        return bool(_waiting(pid, gone=-1) >> (signal.SIGSTOP - 1) & 1)
+    except OSError:
+        return True
+
+
+def _waiting(pid: int, *, gone: int = 0) -> int:
+    """Return the signals that wait for a process as a whole, a bit each; `gone` once it is."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next(int(line.split()[1], 16) for line in file if line.startswith(b"ShdPnd:"))
+    except (OSError, StopIteration):
+        return gone
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what stands behind a process's name in its `stat`."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().decode("latin-1").rpartition(")")[2].split()

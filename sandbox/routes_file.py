@@ -1,0 +1,56 @@
+"""The routes' file: all that bridges are to know, in one file or descriptor of Link's.
+
+    {"caller": "…", "routes": […]}
+
+The caller's key stands first, so that a proxy can read that and nothing behind it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sandbox.kinds import DIGITS, LETTERS
+from sandbox.route import dump_route
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sandbox.route import Route
+
+KEY_CHARS = 32
+
+
+def new_key() -> str:
+    """Return a new key or placeholder: letters and digits that nobody can guess."""
+    alphabet = LETTERS + DIGITS
+    found = ""
+    while len(found) < KEY_CHARS:
+        # Of a byte's 256 values the first 248 are four of each letter and digit.
+        found += "".join(alphabet[byte % 62] for byte in os.urandom(KEY_CHARS) if byte < 248)
+    return found[:KEY_CHARS]
+
+
+def routes_file(state: str, name: str) -> str:
+    """Return the file of a sandbox's routes in Link's settings."""
+    return os.path.join(state, "sandbox", f"{name}.routes.json")
+
+
+def secret_file(state: str, name: str) -> str:
+    """Return the file of the secret in its routes' addresses."""
+    return os.path.join(state, "sandbox", f"{name}.url-secret")
+
+
+def head_of(caller: str) -> bytes:
+    """Return what a routes' file begins with; with a brace behind it is JSON too."""
+    import json
+
+    return b'{"caller": ' + json.dumps(caller).encode()
+
+
+def text_of(caller: str, routes: Iterable[Route]) -> bytes:
+    """Return a routes' file."""
+    import json
+
+    every = json.dumps([dump_route(each) for each in routes]).encode()
+    return head_of(caller) + b', "routes": ' + every + b"}\n"

@@ -1,0 +1,116 @@
+"""The tools that run outside: MCP servers that a person defined, each a file of Link's (R53).
+
+    {"name": "notes", "argv": ["/usr/bin/notes-server"], "ask": "all", "allow": ["read_note"]}
+
+A file holds what its server is started with, a token perhaps, so it is its user's alone.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sandbox.errors import SandboxError
+from sandbox.place import Place
+from sandbox.route import Tool
+from sandbox.strict_json import read_json
+from sandbox.table import dump_table, read_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandbox.state import State
+
+FOLDER = "tools"
+WORK = "work"
+"""Of the folders that their servers work in."""
+FILE_MAX_BYTES = 1 << 20
+NAMES_OF_OURS = ("lnk", "lnk-sandbox")
+REMOTE = "mcp-remote"
+
+
+def load(state: State, name: str) -> Tool | None:
+    """Return a tool, None where there is none of that name."""
+    data = state.read(FOLDER, f"{name}.json") if _is_plain(name) else None
+    if data is None:
+        return None
+    return read_table(
+        Tool, read_json(data, FILE_MAX_BYTES, f"tools.{name}"), Place(("tools", name))
+    )
+
+
+def _is_plain(name: str) -> bool:
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def load_all(state: State) -> list[Tool]:
+    """Return every tool, by name."""
+    names = [name.removesuffix(".json") for name in state.names(FOLDER) if name.endswith(".json")]
+    found = (load(state, name) for name in names if not name.startswith("."))
+    return [tool for tool in found if tool is not None]
+
+
+def save(state: State, tool: Tool) -> None:
+    """Write a tool."""
+    state.write(text_of(tool).encode() + b"\n", FOLDER, f"{tool.name}.json")
+
+
+def remove(state: State, name: str) -> str | None:
+    """Remove a tool; return the folder in which its server has left something, empty for none.
+
+    None where there is no tool of that name.  What a server wrote is its person's: it stays.
+    """
+    if load(state, name) is None:
+        return None
+    state.remove(FOLDER, f"{name}.json")
+    if name not in state.names(WORK):
+        return ""
+    folder = os.path.join(state.path, WORK, name)
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return folder
+    return ""
+
+
+def text_of(tool: Tool) -> str:
+    """Return a tool as it is kept, on one line."""
+    import json
+
+    told = dump_table(tool)
+    return json.dumps({key: told.get(key, []) for key in ("name", "argv", "ask", "allow")})
+
+
+def shown(tool: Tool) -> str:
+    """Return a tool as `tool list --json` prints it: of a far one's fields the names alone."""
+    argv = list(tool.argv)
+    far = remote_words(argv) or []
+    for at in range(len(argv) - len(far) + 1, len(argv)):
+        if argv[at - 1] == "--header":
+            argv[at] = f"{argv[at].partition(':')[0]}: …"
+    return text_of(Tool(name=tool.name, argv=tuple(argv), ask=tool.ask, allow=tool.allow))
+
+
+def found(command: str, path: str) -> str:
+    """Return the absolute path of a command, as a shell finds it; SandboxError (2) for none."""
+    at = os.path.abspath(command) if "/" in command else _on_path(command, path)
+    if at is None or not os.path.isfile(at):
+        raise SandboxError(f"{command!r} is no program here: write its path.", exit_code=2)
+    if not os.access(at, os.X_OK):
+        raise SandboxError(f"{at} can't be run: make it executable.", exit_code=2)
+    return at
+
+
+def _on_path(command: str, path: str) -> str | None:
+    for folder in path.split(":"):
+        at = os.path.join(folder, command)
+        if folder.startswith("/") and os.path.isfile(at) and os.access(at, os.X_OK):
+            return at
+    return None
+
+
+def remote_words(argv: tuple[str, ...] | list[str]) -> list[str] | None:
+    """Return what follows `mcp-remote` in a command of Link's own; None in another's."""
+    words = list(argv[1:])
+    if os.path.basename(argv[0]) not in NAMES_OF_OURS:
+        return None
+    words = words[1:] if words[:1] == ["sandbox"] else words
+    return words[1:] if words[:1] == [REMOTE] else None
