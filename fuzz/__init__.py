@@ -1,0 +1,1 @@
+"""Reviewers' strategies, corpora and targets, and the runner of case files."""
