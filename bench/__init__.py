@@ -1,0 +1,1 @@
+"""One file a question, each beside a direct-connection baseline."""
