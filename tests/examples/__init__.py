@@ -1,0 +1,1 @@
+"""What a plugin outside the package may look like."""

@@ -1,0 +1,158 @@
+"""A program is held still while its person is asked on the terminal that they share (R57)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandbox.linux.freezing import Frozen, go_on, program_of
+from tests.sandbox import lnk
+from tests.sandbox.terminal import Terminal
+from tests.sandbox.test_tools import a_box
+
+BUSY = """\
+import os, subprocess, sys
+# It draws over the terminal, reads what is typed there, and starts processes all the while.
+subprocess.Popen([sys.executable, "-c", '''
+while True:
+    print("\\x1b[2J\\x1b[HType y to go on", flush=True)
+'''])
+for _ in range(3):
+    subprocess.Popen([sys.executable, "-c", '''
+import sys
+for line in sys.stdin:
+    print("STOLEN", repr(line), flush=True)
+'''])
+subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
+"""
+
+
+TREE = """\
+import os, time
+def down(n):
+    if os.fork() == 0:
+        if n: down(n - 1)
+        time.sleep(600); os._exit(0)
+down(4); time.sleep(600)
+"""
+"""A launcher, its child (bubblewrap), the first inside, and a program that forks."""
+
+
+@contextmanager
+def forked() -> Iterator[subprocess.Popen[bytes]]:
+    """Run the tree until the program's three processes are there, and end it all afterwards."""
+    run = subprocess.Popen([sys.executable, "-c", TREE], start_new_session=True)
+    try:
+        until = time.monotonic() + 20
+        while len(program_of(run.pid)) < 3 and time.monotonic() < until:
+            time.sleep(0.02)
+        yield run
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+
+
+def test_all_below_the_first_process_stop_and_go_on() -> None:
+    with forked() as run:
+        found = program_of(run.pid)
+        assert len(found) == 3
+        alone = min(found)
+        os.kill(alone, signal.SIGSTOP)
+        while state(alone) != "T":
+            time.sleep(0.01)
+        frozen = Frozen.of(run.pid)
+        assert frozen is not None
+        until = time.monotonic() + 20
+        while {state(pid) for pid in found} != {"T"} and time.monotonic() < until:
+            time.sleep(0.01)  # a signal that waits is as good, and seen to take effect
+        assert {state(pid) for pid in found} == {"T"}
+        assert state(run.pid) != "T"
+        frozen.thaw()
+        while not {state(pid) for pid in found - {alone}} <= {"S", "R"}:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert state(alone) == "T", "what was stopped before stays so"
+        go_on(run.pid)
+        while state(alone) == "T" and time.monotonic() < until:
+            time.sleep(0.01)
+        assert state(alone) != "T"
+
+
+def state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_a_program_that_has_ended_is_no_hindrance() -> None:
+    run = subprocess.Popen([sys.executable, "-c", "pass"])
+    run.wait()
+    frozen = Frozen.of(run.pid)
+    assert frozen is not None
+    frozen.thaw()
+
+
+def test_a_held_program_is_known_to_have_been_told_to_end() -> None:
+    with forked() as run:
+        frozen = Frozen.of(run.pid)
+        assert frozen is not None
+        target = min(program_of(run.pid))
+        os.kill(target, signal.SIGUSR1)
+        assert not frozen.is_to_end()
+        os.kill(target, signal.SIGTERM)
+        assert frozen.is_to_end()
+        frozen.thaw()
+
+
+def test_a_run_that_is_told_to_end_ends_though_it_asks(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
+) -> None:
+    spec = f"{ordinary_folder}/pages.toml"
+    with open(spec, "w") as file:
+        file.write("[desktop]\nopen = true\n")
+    words = ["run", "--yes", "--spec", spec, "--", "sh", "-c", "$BROWSER https://example.com/"]
+    with Terminal(ordinary, installed.argv(*words)) as terminal:
+        terminal.resize(24, 80)
+        terminal.read_until("Enter alone refuses: ")
+        begun = time.monotonic()
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.wait() == 128 + signal.SIGTERM
+        assert time.monotonic() - begun < 60, "silence would be two minutes"
+
+
+def test_a_program_can_neither_draw_over_the_question_nor_take_its_answer(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
+) -> None:
+    script = f"""
+session = begin()
+exec({BUSY!r})
+print("ANSWERED", call(session, "save", a=1), flush=True)
+os.killpg(0, 9)
+"""
+    with a_box(installed, ordinary, ordinary_folder) as box:
+        from tests.sandbox.test_tools import CLIENT
+
+        client = f"{ordinary_folder}/client.py"
+        with open(client, "w") as file:
+            file.write(CLIENT + script)
+        with open(box.spec, "a") as file:
+            file.write(f'[files]\nread = ["{client}"]\n')
+        words = ["run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3", client]
+        with Terminal(ordinary, installed.argv(*words)) as terminal:
+            terminal.resize(24, 80)
+            terminal.read_until("\x1b[?1049h")
+            said = terminal.read_until("Enter alone refuses: ")
+            found = re.search(r"type (\w+) and Enter", said)
+            assert found, said
+            assert "Type y to go on" not in said
+            terminal.type(f"{found[1]}\n")
+            after = terminal.read_until("ANSWERED")
+            assert "Type y" not in after.partition("\x1b[?1049l")[0]
+            assert "STOLEN" not in after
+            terminal.read_until("result")
+        assert box.calls() == ["save"]
