@@ -85,6 +85,7 @@ class Conversation(Jobs):
             if self._truncated or type(event) in NO_RESULT:
                 self._truncated = truncates(command, event, self._truncated)
             call.answer(event)
+            del event  # or what it brought is held twice while the next command waits
             performed += 1
             if performed % COMMANDS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()

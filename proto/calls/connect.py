@@ -22,7 +22,7 @@ def connect_call(link: Link, ledger: Ledger, target: Target, limits: Limits) -> 
 
     Bytes that came with the head are the tunnel's first.
     """
-    early, link.early = link.early, b""
+    early = link.take_early()
     greeting = ESTABLISHED
     try:
         yield from open_upstream(link, ledger, target, ledger.now + limits.setup_s)

@@ -31,12 +31,11 @@ def forward_call(
     link: Link, ledger: Ledger, request: PlainRequest, target: Target, limits: Limits
 ) -> Script[bool]:
     """Serve one request whose target was admitted by name; tell whether the client may go on."""
-    early, link.early = link.early, b""
     try:
         if forwards_left(request.head) == 0:
             yield from _answer_here(ledger, request.head, limits)
             return False
-        exchange = Exchange(request, early)
+        exchange = Exchange(request, link.take_early())
         if exchange.repeatable and link.upstream == target:
             yield ledger.allow()
             try:
@@ -132,6 +131,7 @@ def carry(ledger: Ledger, exchange: Exchange, limits: Limits) -> Script[None]:
             else:
                 assert isinstance(event, Failed | Cancelled), f"{command!r} answered by {event!r}"
                 _take_failure(ledger, exchange, command, event)
+            del event  # what it brought is the exchange's now, and mustn't be held twice
     finally:
         ledger.answered, ledger.due = exchange.answered, exchange.to_client
 

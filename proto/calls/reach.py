@@ -30,6 +30,11 @@ class Link(msgspec.Struct, gc=False):
     said: bytes = b""
     cures: Cures = SPEC
 
+    def take_early(self) -> bytes:
+        """Return what came behind the last request, once: kept here it would be held twice."""
+        early, self.early = self.early, b""
+        return early
+
     def take_said(self) -> bytes:
         """Return what the server has said already, once."""
         said, self.said = self.said, b""

@@ -97,10 +97,10 @@ def bridge_call(
     limits: Limits,
 ) -> Script[bool]:
     """Serve one call by its bridge; tell whether the client may go on."""
-    early, link.early = link.early, b""
     answer = BridgeAnswer()
     try:
-        exchange = Exchange(_for_bridge(head, framing, target, mounts), early, answer)
+        request = _for_bridge(head, framing, target, mounts)
+        exchange = Exchange(request, link.take_early(), answer)
         yield from link.drop(ledger)
         yield ledger.allow()
         yield from open_bridge(link, ledger, mount, limits)

@@ -244,7 +244,7 @@ def relay(
 ) -> Script[None]:
     """Make a call to a provider, and give its answer to the proxy as it comes."""
     ledger.host, ledger.port = outgoing.host, HTTPS_PORT
-    early, link.early = link.early, b""
+    early = link.take_early()
     framing = request.framing
     if outgoing.body is not None:
         framing, early = Framing(Kind.LENGTH, len(outgoing.body)), outgoing.body

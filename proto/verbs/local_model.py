@@ -91,11 +91,10 @@ def local_call(
     link: Link, ledger: Ledger, head: RequestHead, framing: Framing, target: bytes, limits: Limits
 ) -> Script[None]:
     """Serve one request to the runtime at the ledger's port; it ends the connection."""
-    early, link.early = link.early, b""
     port = ledger.port
     try:
         check_inference(head.method, target)
-        exchange = Exchange(_for_runtime(head, framing, target, port), early)
+        exchange = Exchange(_for_runtime(head, framing, target, port), link.take_early())
         yield from link.drop(ledger)
         yield ledger.allow()
         by = ledger.now + limits.setup_s

@@ -137,12 +137,15 @@ def test_a_proxy_without_descriptors_says_so_once_and_recovers_by_itself(
 
 
 STALLED = 64
-EACH_KIB = 2 * 64 + 48
-"""64 KiB each way (R43), and what a call is itself: its objects, its head, a chunk's frame."""
+EACH_KIB = 64 + 96
+"""64 KiB for the way that stands still (R43), what a call is itself, and holes in the heap.
+
+That the core holds them once is `test_forward`'s, to the byte; here no shell, buffer or
+library may add another piece or more."""
 
 
 @pytest.mark.parametrize("kind", ["tunnel", "download", "upload", "chunks"])
-def test_a_call_whose_peer_stands_still_holds_its_two_pieces_and_no_more(
+def test_a_call_whose_peer_stands_still_holds_its_piece_and_no_more(
     shell: str, network: Network, dns: DnsDouble, kind: str
 ) -> None:
     block, stay = b"x" * (1 << 20), threading.Event()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from proto.calls.exchange import Exchange
@@ -17,6 +19,7 @@ from proto.commands import (
     Log,
     Receive,
     Send,
+    Side,
     Splice,
 )
 from proto.errors import (
@@ -43,7 +46,8 @@ from proto.events import (
 )
 from proto.policy.hosts import Scope, Target
 from proto.policy.records import Ending, Refusal
-from tests.proto.playbook import Step, Steps, goes, play, reaches
+from proto.script import Call
+from tests.proto.playbook import Step, Steps, goes, obliging, play, reaches
 from tests.proto.requests import get, head_bytes, plain
 
 LIMITS = Limits(idle_s=100.0)
@@ -321,6 +325,38 @@ def test_a_half_closed_client_gets_its_answer() -> None:
         ending(len(UP), len(OK) + 5),
     ]
     assert call(get(), book)[0]
+
+
+CHUNK = b"%x\r\n%b\r\n" % (PIECE_BYTES - 16, b"x" * (PIECE_BYTES - 16))
+PLAIN = b"x" * PIECE_BYTES
+
+
+@pytest.mark.parametrize(("framing", "piece"), [("Content-Length: 1000000000", PLAIN),
+                                                ("Transfer-Encoding: chunked", CHUNK)])  # fmt: skip
+@pytest.mark.parametrize("side", [CLIENT, UPSTREAM])
+def test_what_waits_for_a_peer_that_stands_still_is_held_once(
+    side: Side, framing: str, piece: bytes
+) -> None:
+    def fresh() -> bytes:
+        return bytes(bytearray(piece))
+
+    request, _ = plain(get(framing, method="POST") if side is CLIENT else get())
+    begun = [] if side is CLIENT else [head_bytes("HTTP/1.1 200 OK", framing)]
+    ledger = Ledger(1.0, "http", HOST, 80, 1.0)
+    tracemalloc.start()
+    try:
+        link = Link(early=fresh()) if side is CLIENT else Link()
+        running = Call(forward_call(link, ledger, request, TARGET, LIMITS))
+        for _ in range(4):  # the first pieces fit into the kernel
+            while not isinstance(running.pending, Receive):
+                assert running.pending is not None
+                running.answer(obliging(running.pending, 1.0))
+            running.answer(Received(side, begun.pop() if begun else fresh(), 1.0))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(running.pending, Send)
+    assert len(piece) - 16 <= held < 1.5 * len(piece)
 
 
 def test_a_websocket_is_spliced_with_what_both_sides_have_said() -> None:
