@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import no_skips
+from tests import no_skips, once_more
 from tests.net.fixtures import authority, dns, network, resolver
 from tests.sandbox.people import (
     folder,
@@ -64,8 +64,9 @@ settings.load_profile("default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a skipped test fail the run under CI."""
+    """Have CI's own rules where CI is set: on skips, and on a second try."""
     no_skips.register(config)
+    once_more.register(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
