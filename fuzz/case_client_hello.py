@@ -18,7 +18,7 @@ from fuzz.case_calls import (
 from fuzz.case_files import Case, Outcome, Suite, Way, says, segments, unknown
 from fuzz.http_reading import answer_reader
 from proto.codecs.client_hello import HelloReader
-from proto.commands import CLIENT, Connect, Receive
+from proto.commands import CLIENT, Connect, Receive, Splice
 from proto.errors import HelloRefused
 from proto.events import Failed, Reason, Received
 from shells.sim_world import Fin, HearUntil, Say, Transcript, World
@@ -42,20 +42,25 @@ def perform(case: Case, way: Way) -> Outcome:
         cut=way.cut,
     )
     transcript = serve(policy_of(config), world, way.seed)
-    outcome = outcome_of(case, observed(transcript), waited=_waited(transcript))
+    joined = any(isinstance(command, Splice) for command in transcript.commands)
+    outcome = outcome_of(case, observed(transcript), waited=_waited(transcript), joined=joined)
     read = _after_connecting(transcript)
     return outcome | {"sni": _name_of(read) if read else None}
 
 
-def outcome_of(case: Case, seen: Observed, *, waited: bool) -> Outcome:
-    """Return what is compared; `waited`: the proxy closed only at its time limit."""
+def outcome_of(case: Case, seen: Observed, *, waited: bool, joined: bool = False) -> Outcome:
+    """Return what is compared.
+
+    `waited`: the proxy closed only at its time limit.  `joined`: the tunnel was seen to open,
+    so it counts though nothing went down it: where nothing is read, the server may speak first.
+    """
     sent = b"".join(segments(case))
     reader = answers(seen, b"CONNECT")
     first = first_final(reader)
     reached = b"".join(saw.data for _, saw in seen.servers)
     verdict = "wait" if waited and not reached else "refuse"
     return {
-        "verdict": "accept" if reached == sent and sent else verdict,
+        "verdict": "accept" if reached == sent and (sent or joined) else verdict,
         "status": first.status if first else None,
         "said_after_b64": base64.b64encode(reader.rest).decode(),
         "reached_b64": base64.b64encode(reached).decode(),

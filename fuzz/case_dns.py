@@ -39,7 +39,7 @@ class Resolver:
     """
 
     def __init__(self, outside: dict[str, Any], forged: list[str]) -> None:
-        self._outside = outside
+        self._outside = {_plain(each): says for each, says in outside.items()}
         self._forged = tuple(map(base64.b64decode, forged))
         self.asked: list[str] = []
         self.heard = b""
@@ -69,7 +69,7 @@ class Resolver:
         name = f"{QTYPE[asked.q.qtype]} {str(asked.q.qname).rstrip('.')}"
         if not again:
             self.asked.append(name)
-        says = self._outside.get(name, "NXDOMAIN")
+        says = self._outside.get(_plain(name), "NXDOMAIN")
         if says == "silence":
             return None
         reply = asked.reply()
@@ -79,6 +79,12 @@ class Resolver:
             for one in says:
                 reply.add_answer(RR(asked.q.qname, asked.q.qtype, ttl=60, rdata=_data(one)))
         return bytes(reply.pack())
+
+
+def _plain(question: str) -> str:
+    """Return a type and a name as the product asks: in small letters, without the root's dot."""
+    kind, space, name = question.partition(" ")
+    return kind + space + name.rstrip(".").lower()
 
 
 def _data(one: Any) -> Any:
@@ -240,14 +246,15 @@ def _asked(came: Outcome, due: Outcome) -> list[str]:
     """Check who was asked outside, and that nobody else was reached."""
     found = compare("connects", came["connects"], [])
     if "asks" in due:
-        more = [each for each in came["asks"] if each not in due.get("may_ask", ())]
-        found += compare("asks", sorted(more), sorted(due["asks"]))
+        right, may = (sorted(map(_plain, due.get(key, ()))) for key in ("asks", "may_ask"))
+        found += compare("asks", sorted(each for each in came["asks"] if each not in may), right)
     if "outside_lacks_b64" in due:
         lacks = base64.b64decode(due["outside_lacks_b64"])
         if lacks in bytes.fromhex(came["outside"]):
             found.append("outside: it has bytes that it must not have")
-    touched = {each.partition(" ")[2] for each in came["asks"]}
-    return found + [f"asked: {each}" for each in due.get("never_dials", ()) if each in touched]
+    touched = {_plain(each).partition(" ")[2] for each in came["asks"]}
+    never = due.get("never_dials", ())
+    return found + [f"asked: {each}" for each in never if each.rstrip(".").lower() in touched]
 
 
 def _one(came: Outcome, answers: list[Outcome], queries: list[str], due: Outcome) -> list[str]:

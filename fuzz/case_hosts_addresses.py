@@ -61,7 +61,8 @@ def _names(config: dict[str, Any]) -> dict[str, tuple[Addresses, ...]]:
         names[name] = (_addresses(answer),)
     for name, turns in config.get("dns_turns", {}).items():
         names[name] = tuple(_addresses(turn) for turn in turns)
-    return names
+    # A resolver knows no case and no trailing dot; a name that is there as it is comes first.
+    return {name.rstrip(".").lower(): answer for name, answer in names.items()} | names
 
 
 def _addresses(answer: list[str] | dict[str, Any]) -> Addresses:
@@ -76,7 +77,8 @@ def differences(came: Outcome, due: Outcome) -> list[str]:
     unknown(due, DUE, "field of an outcome")
     found = at_first(came, due)
     if due.get("asks", "any") != "any":
-        found += compare("asks", sorted(came["asks"]), sorted(due["asks"]))
+        right = sorted(name.rstrip(".").lower() for name in due["asks"])
+        found += compare("asks", sorted(came["asks"]), right)
     return found + by_verdict(came, due, _refusal, _acceptance)
 
 

@@ -31,6 +31,7 @@ DUE = frozenset(
         "answer_has",
         "client",
         "after",
+        "asks",
     }
 )
 UPSTREAM = frozenset({"method", "target", "host", "has", "lacks"})
@@ -58,7 +59,7 @@ def _refusal(came: Outcome, due: Outcome) -> list[str]:
         case None if asked_again:
             pass  # with the secret, on the connection that a 407 keeps: another call
         case None:
-            found += compare("asks", came["asks"], [])
+            found += _asks(came, due.get("asks", []))
             found += compare("dials", came["dials"], [])
         case "body":
             if came["upstream_complete"] is not due.get("upstream_complete", False):
@@ -83,7 +84,7 @@ def _acceptance(came: Outcome, due: Outcome) -> list[str]:
             found += compare(f"request.{key}", got, value)
     if "host" in request and "after" not in due:
         host = request["host"]
-        found += compare("asks", came["asks"], [] if is_literal(host) else [host])
+        found += _asks(came, due.get("asks", [] if is_literal(host) else [host]))
     if "tunnel_b64" in due:
         found += _tunnel(came, base64.b64decode(due["tunnel_b64"]))
     if "upstream" in due:
@@ -95,6 +96,10 @@ def _acceptance(came: Outcome, due: Outcome) -> list[str]:
     if came["request"]["form"] == "absolute":
         found += _one_request(came, due)
     return found
+
+
+def _asks(came: Outcome, due: list[str] | str) -> list[str]:
+    return [] if due == "any" else compare("asks", sorted(came["asks"]), sorted(due))
 
 
 def _tunnel(came: Outcome, due: bytes) -> list[str]:
@@ -153,7 +158,8 @@ def _client(came: Outcome, due: Outcome) -> list[str]:
         found += compare(f"client.{key}", got[key], due[key])
     if "content_length" in due:
         lengths = [int(each) for each in got["content_length"]]
-        found += compare("client.content_length", lengths, [due["content_length"]])
+        said = due["content_length"]
+        found += compare("client.content_length", lengths, [] if said is None else [int(said)])
     gets = [n for n in due.get("lacks", []) if n.lower() in came["answer_has"]]
     return found + [f"client gets {name}" for name in gets]
 

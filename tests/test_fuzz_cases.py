@@ -323,6 +323,38 @@ NOT_READ: Case = NO_HELLO | {
     "expect": {"verdict": "accept", "sni": None},
 }
 
+SILENT: Case = NOT_READ | {"id": "t-14a", "input_b64": ""}
+ENDED: Case = SILENT | {"id": "t-14b", "eof": True}
+OTHER_LETTERS: Case = TARGET | {
+    "id": "t-9d",
+    "config": {"hosts": ["listed.test"], "dns": {"Listed.TEST.": ["203.0.113.10"]}},
+    "expect": {"verdict": "accept", "asks": ["Listed.test."], "dials": ["203.0.113.10"]},
+}
+BEYOND_ASCII: Case = POST | {
+    "id": "t-2a",
+    "input_b64": b64(
+        b"GET http://example.com/x HTTP/1.1\r\nHost: example.com\r\n"
+        b"X-A: \xc3\xa9\r\nX-B: \xe9\r\n\r\n"
+    ),
+    "expect": {
+        "verdict": "accept",
+        "request": {"host": "example.com", "port": 80},
+        "upstream": {"has": {"x-a": "\u00e9", "x-b": "\u00e9"}},
+        "asks": ["example.com"],
+    },
+}
+A_LENGTH: Case = BAD_ANSWER | {
+    "id": "t-5a",
+    "input_b64": b64(b"HEAD http://example.com/r HTTP/1.1\r\nHost: example.com\r\n\r\n"),
+    "upstream_b64": b64(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
+    "expect": {"verdict": "accept", "client": {"status": 200, "content_length": "5"}},
+}
+NO_LENGTH: Case = A_LENGTH | {
+    "id": "t-5b",
+    "upstream_b64": b64(b"HTTP/1.1 204 No Content\r\n\r\n"),
+    "expect": {"verdict": "accept", "client": {"status": 204, "content_length": None}},
+}
+
 A_MODELS: Case = {
     "id": "t-h1",
     "kind": "plain",
@@ -557,6 +589,11 @@ A_TEXT: Case = AN_ADDRESS | {
         "outside_lacks_b64": b64(b"Db"),
     },
 }
+IN_CAPITALS: Case = A_TEXT | {
+    "id": "dns-2a",
+    "config": {"tcp": ["db.example.com:5432"], "outside": {"TXT DB.Example.com.": ["x"]}},
+    "expect": A_TEXT["expect"] | {"asks": ["TXT DB.Example.com."]},
+}
 NO_NAME: Case = AN_ADDRESS | {
     "id": "dns-3",
     "kind": "not_listed",
@@ -608,12 +645,15 @@ THEN_AN_ANSWER: Case = TWO_QUERIES | {
 
 RIGHT: list[tuple[Suite, Case]] = [
     *((DNS, case) for case in (AN_ADDRESS, A_TEXT, NO_NAME, NO_QUERY, TWO_QUERIES, THEN_AN_ANSWER)),
+    (DNS, IN_CAPITALS),
     *((HTTP, case) for case in (TUNNEL, POST, REFUSED, HALF_BODY, BAD_ANSWER, CUT_SHORT)),
     *((HTTP, case) for case in (PIPELINED, TWO_SERVED, SAME_STATUS, SERVERS_ERROR)),
     *((HTTP, case) for case in (SAME_HOST, TUNNEL_BEHIND, ASKED_AGAIN, SWITCHED)),
-    (HTTP, AN_ADDRESS_OF_V6),
+    *((HTTP, case) for case in (AN_ADDRESS_OF_V6, BEYOND_ASCII, A_LENGTH, NO_LENGTH)),
     *((HOSTS, case) for case in (TARGET, ANY_HOST, NO_ENTRY, SECOND_ANSWERS, UNLISTED)),
+    (HOSTS, OTHER_LETTERS),
     *((HELLO, case) for case in (HELLO_CASE, NO_HELLO, HALF_HELLO, NOT_READ)),
+    *((HELLO, case) for case in (SILENT, ENDED)),
     *((MCP, case) for case in (A_CALL, A_DENIAL, A_REDIRECT)),
     *((MODEL, case) for case in (A_MODELS, NO_MODELS, NO_ANSWER)),
     *((SECRET, case) for case in (A_SECRETS, NO_SECRETS, A_RULE)),
@@ -842,6 +882,17 @@ WRONG: list[tuple[Suite, Case, str, Any]] = [
     (HELLO, HALF_HELLO, "expect.verdict", "refuse"),
     (HELLO, HALF_HELLO, "expect.verdict", "accept"),
     (HELLO, HALF_HELLO, "eof", True),
+    (HTTP, BEYOND_ASCII, "expect.upstream.has", {"x-a": "\u00c3"}),
+    (HTTP, BEYOND_ASCII, "expect.asks", []),
+    (HTTP, A_LENGTH, "expect.client.content_length", None),
+    (HTTP, A_LENGTH, "expect.client.content_length", "6"),
+    (HTTP, NO_LENGTH, "expect.client.content_length", 0),
+    (HOSTS, OTHER_LETTERS, "expect.asks", ["other.test"]),
+    (DNS, IN_CAPITALS, "expect.asks", []),
+    (DNS, IN_CAPITALS, "config.outside", {"TXT x.example.com": ["x"]}),
+    (HELLO, SILENT, "expect.verdict", "wait"),
+    (HELLO, SILENT, "config.connect", "example.com:443"),
+    (HELLO, ENDED, "expect.verdict", "refuse"),
     (HELLO, NOT_READ, "expect.sni", "example.com"),
     (HELLO, NOT_READ, "expect.verdict", "refuse"),
 ]
