@@ -57,6 +57,15 @@ KDIALOG_MAX_LINES, KDIALOG_MAX_CHARS = 30, 2000
 KDIALOG_YES = b"read\nallow\n"
 """What it prints where both lines of its list were ticked."""
 DIALOG_COLUMNS = 80
+PAGE_COLUMNS, PAGE_ROWS = 80, 24
+"""What a terminal that doesn't say how large it is shows at least."""
+ASKS_SIZE = "\x1b[9999;9999H\x1b[6n\x1b[H"
+"""Go as far as the screen goes, and say where that is (ECMA-48's CPR)."""
+SIZE_S = 0.5
+"""How long it may take to say so."""
+SAYS_SIZE = rb"\x1b\[([0-9]{1,4});([0-9]{1,4})R"
+SOON_S = 1.0
+"""How long a terminal that takes nothing is given, where nobody waits for an answer."""
 GOES_ON = "> "
 """Before what goes on the line above it."""
 NO_DISPLAY = (b"cannot open display", b"Failed to open display", b"could not connect to display")
@@ -254,7 +263,7 @@ def _kill(pid: int) -> None:
 def _on_terminal(question: Question, life: int) -> str | None:
     """Ask on the terminal; None where there is none, or somebody else has it."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -296,6 +305,9 @@ def _in_front(terminal: int, question: Question, life: int) -> str:
     # What is typed is then ours alone, of all in its session.  Ctrl-C ends a line, a no.
     os.setpgid(0, 0)
     os.tcsetpgrp(terminal, os.getpid())
+    # The program may have stopped what is written to the terminal, as Ctrl-S does: whoever
+    # writes there then, or waits until all is written, waits for good.
+    termios.tcflow(terminal, termios.TCOON)
     plain = list(modes)
     plain[0] = termios.ICRNL
     plain[1] = termios.OPOST | termios.ONLCR
@@ -303,24 +315,34 @@ def _in_front(terminal: int, question: Question, life: int) -> str:
     plain[6] = list(plain[6])
     plain[6][termios.VEOL] = CTRL_C
     try:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, plain)
-        _write(terminal, OWN_SCREEN)
+        _set_modes(terminal, plain)
+        _write(terminal, OWN_SCREEN, question, life)
         return _by_code(terminal, question, life)
     finally:
-        _write(terminal, THEIR_SCREEN)
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, modes)
-        os.tcsetpgrp(terminal, before)
+        try:
+            _write_soon(terminal, THEIR_SCREEN)
+        finally:
+            _set_modes(terminal, modes)
+            os.tcsetpgrp(terminal, before)
+
+
+def _set_modes(terminal: int, modes: list[Any]) -> None:
+    """Set a terminal's modes, and forget what was typed; what is still to be written may wait."""
+    import termios
+
+    termios.tcsetattr(terminal, termios.TCSANOW, modes)
+    termios.tcflush(terminal, termios.TCIFLUSH)
 
 
 def _by_code(terminal: int, question: Question, life: int) -> str:
     """Show a question, page by page, and take the code that allows it."""
-    *pages, last = pages_of(question.whole, *os.get_terminal_size(terminal))
+    *pages, last = pages_of(question.whole, *size_of(terminal))
     for number, page in enumerate(pages):
         more = f"({number + 1} of {len(pages) + 1}: Enter for more, n to refuse) "
         answer = _line(terminal, f"{page}\n{more}", question, life)
         if answer is None or answer:
             return "silence" if answer is None else "no"
-    _write(terminal, f"{last}\n")
+    _write(terminal, f"{last}\n", question, life)
     for _ in range(TRIES):
         code = new_code()
         prompt = f"To allow it, type {code} and Enter. Enter alone refuses: "
@@ -331,8 +353,39 @@ def _by_code(terminal: int, question: Question, life: int) -> str:
             return "yes"
         if answer in ("", "n", "no") or CTRL_C.decode() in answer:
             return "no"
-        _write(terminal, "That is not the code.\n")
+        _write(terminal, "That is not the code.\n", question, life)
     return "no"
+
+
+def size_of(terminal: int) -> tuple[int, int]:
+    """Return how many columns and rows a terminal shows.
+
+    The kernel's word alone won't do: any program that has the terminal may set it
+    (TIOCSWINSZ), and of a page that is longer than the screen only the end is seen.  So the
+    terminal is asked itself, and the smaller counts.
+    """
+    import re
+    import termios
+
+    modes = termios.tcgetattr(terminal)
+    raw = list(modes)
+    raw[3] = 0  # its answer ends in no line's end, and is not to be seen
+    raw[6] = list(raw[6])
+    raw[6][termios.VMIN], raw[6][termios.VTIME] = 1, 0
+    _set_modes(terminal, raw)
+    try:
+        _write_soon(terminal, ASKS_SIZE)
+        said, until = b"", time.monotonic() + SIZE_S
+        while (found := re.search(SAYS_SIZE, said)) is None:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([terminal], [], [], left)[0]:
+                break
+            said = (said + os.read(terminal, 256))[-1024:]
+    finally:
+        _set_modes(terminal, modes)
+    most = (int(found[2]), int(found[1])) if found else (PAGE_COLUMNS, PAGE_ROWS)
+    columns, rows = os.get_terminal_size(terminal)
+    return min(columns or most[0], most[0]), min(rows or most[1], most[1])
 
 
 def new_code() -> str:
@@ -368,10 +421,11 @@ def folded(text: str, columns: int) -> str:
 
 def _line(terminal: int, prompt: str, question: Question, life: int) -> str | None:
     """Read a line that is typed behind a prompt; None when nobody typed one in time."""
+    import re
     import termios
 
     termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before answers nothing
-    _write(terminal, prompt)
+    _write(terminal, prompt, question, life)
     line = b""
     while not line.endswith((b"\n", CTRL_C)):
         if not question.left:
@@ -384,13 +438,31 @@ def _line(terminal: int, prompt: str, question: Question, life: int) -> str | No
         if not piece:
             return ""  # Ctrl-D
         line = (line + piece)[-1024:]
+    line = re.sub(SAYS_SIZE, b"", line)  # a terminal far away says it late
     return line.decode("ascii", "replace").strip(" \t\r\n").lower()
 
 
-def _write(terminal: int, text: str) -> None:
+def _write(terminal: int, text: str, question: Question, life: int) -> None:
+    """Write to a terminal as it takes it; raise TimeoutError where it takes nothing in time."""
     data = text.encode("ascii")
     while data:
-        data = data[os.write(terminal, data) :]
+        try:
+            data = data[os.write(terminal, data) :]
+        except BlockingIOError:
+            if not question.left or question.is_to_end():
+                raise TimeoutError from None
+            select.select([], [terminal], [], STEP_S)
+            _wait(life, 0)
+
+
+def _write_soon(terminal: int, text: str) -> None:
+    """Write what a terminal takes soon: one that stands still mustn't hold whoever has it."""
+    data, until = text.encode("ascii"), time.monotonic() + SOON_S
+    while data and (left := until - time.monotonic()) > 0:
+        try:
+            data = data[os.write(terminal, data) :]
+        except BlockingIOError:
+            select.select([], [terminal], [], left)
 
 
 # A question that waits.
@@ -411,6 +483,7 @@ def _waiting(question: Question, state: State, life: int, say: Callable[[str], N
         "asked": time.time(),
         "until": time.time() + question.left,
         "pid": os.getpid(),
+        "launcher": question.launcher,
     }
     state.write(json.dumps(told).encode(), "questions", f"{name}.json")
     try:

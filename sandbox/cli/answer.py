@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import contextmanager
 
 from sandbox.cli.flags import Flag, UsageError, describe, read_flags
 from sandbox.errors import SandboxError
@@ -12,6 +13,7 @@ from sandbox.state import State, settings_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 FLAGS = (
@@ -82,20 +84,69 @@ def _put(one: dict[str, Any], state: State) -> None:
     if not sys.stdin.isatty():
         print(f"{whole}\nlnk sandbox answer {one['id']} yes|no   ({left:.0f} s left)\n")
         return
-    import shutil
+    with _held(one["launcher"]):
+        yes = _typed(whole, time.monotonic() + left)
+    if yes is None or not asking.answer(state, one["id"], yes=yes):
+        print("It waits no more.")
+
+
+def _typed(whole: str, until: float) -> bool | None:
+    """Show a question page by page; return whether it is allowed, None where its time is over."""
     import termios
 
-    # A page at a time: the beginning of a long one would have gone by unseen.
-    *pages, last = asking.pages_of(whole, *shutil.get_terminal_size())
+    from sandbox import asking
+
+    terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # A page at a time: the beginning of a long one would have gone by unseen.
+        *pages, last = asking.pages_of(whole, *asking.size_of(terminal))
+    finally:
+        os.close(terminal)
     for page in pages:
         termios.tcflush(0, termios.TCIFLUSH)
         print(f"{page}\n(Enter for more, n to refuse) ", end="", flush=True)
-        if os.read(0, 100).strip():
-            asking.answer(state, one["id"], yes=False)
-            return
+        said = _line(until)
+        if said is None or said:
+            return None if said is None else False
     print(last)
     termios.tcflush(0, termios.TCIFLUSH)  # what was typed before answers nothing
-    print(f"Allow it? ({left:.0f} s left) [y/N] ", end="", flush=True)
-    typed = os.read(0, 100).strip().lower()
-    if not asking.answer(state, one["id"], yes=typed in (b"y", b"yes")):
-        print("It waits no more.")
+    print(f"Allow it? ({until - time.monotonic():.0f} s left) [y/N] ", end="", flush=True)
+    said = _line(until)
+    return None if said is None else said in (b"y", b"yes")
+
+
+def _line(until: float) -> bytes | None:
+    """Return a line that is typed, without what stands around it; None where none is in time."""
+    import select
+
+    if not select.select([0], [], [], max(0.0, until - time.monotonic()))[0]:
+        print()
+        return None
+    return os.read(0, 100).strip().lower()
+
+
+@contextmanager
+def _held(launcher: int) -> Iterator[None]:
+    """Hold the program that asks still, where it may have this terminal as well.
+
+    A run in the background still has it: it could draw another question over its own.
+    """
+    from sandbox.linux.freezing import Frozen, terminal_of
+
+    if not launcher or terminal_of(launcher) != terminal_of(os.getpid()):
+        yield
+        return
+    import termios
+
+    from sandbox.asking import OWN_SCREEN, THEIR_SCREEN
+
+    frozen = Frozen.of(launcher)
+    if frozen is None:
+        raise SandboxError("the program that asks can't be held still; have it ask again.")
+    try:
+        termios.tcflow(0, termios.TCOON)  # it may have stopped what is written here
+        print(OWN_SCREEN, end="", flush=True)
+        yield
+    finally:
+        print(THEIR_SCREEN, end="", flush=True)
+        frozen.thaw()

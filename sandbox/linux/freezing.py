@@ -72,6 +72,14 @@ def go_on(launcher: int) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def terminal_of(pid: int) -> int:
+    """Return the number of a process's controlling terminal, 0 for none."""
+    try:
+        return int(_stat(pid)[4])
+    except OSError:
+        return 0
+
+
 def program_of(launcher: int) -> set[int]:
     """Return the processes of a launcher's program: all below the sandbox's first.
 

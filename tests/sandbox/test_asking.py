@@ -22,9 +22,12 @@ from tests.sandbox.terminal import Terminal
 
 TEXT = 'call "delete_note"\nwith:\n  {\n    "id": 1\n  }'
 
+LONG = "\n".join(f"line {n}" for n in range(60))
+
 RUN = """\
 import json, os, subprocess, sys
 command, told = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+{first}
 told["front"] = os.getpgrp() if told["front"] else 0
 asker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={},
                          preexec_fn=lambda: os.setpgid(0, 0))
@@ -48,10 +51,10 @@ def told(state: str, text: str = TEXT, seconds: float = 60, *, front: bool = Tru
 
 @contextmanager
 def on_terminal(
-    installed: lnk.Installed, who: lnk.Account, text: str = TEXT, *, then: str = "",
-    seconds: float = 60, front: bool = True,
+    installed: lnk.Installed, who: lnk.Account, text: str = TEXT, *, first: str = "",
+    then: str = "", seconds: float = 60, front: bool = True,
 ) -> Iterator[Terminal]:  # fmt: skip
-    script = RUN.replace("{then}", then)
+    script = RUN.replace("{first}", first).replace("{then}", then)
     state = f"{who.home}/.lnk"
     words = [json.dumps(ask_command(installed)), told(state, text, seconds, front=front)]
     with Terminal(who, [installed.python, "-c", script, *words]) as terminal:
@@ -139,6 +142,54 @@ def test_a_page_can_be_refused(installed, ordinary):
         terminal.read_until("Enter for more, n to refuse) ")
         terminal.type("n\n")
         terminal.read_until("said b'no\\n'")
+
+
+def test_a_size_that_a_program_has_set_pushes_no_line_off_the_screen(installed, ordinary):
+    # Whoever has the terminal may set it (TIOCSWINSZ); the screen stays as large as it is.
+    with on_terminal(installed, ordinary, LONG) as terminal:
+        terminal.resize(9999, 9999)
+        first = terminal.read_until("Enter for more, n to refuse) ")
+        assert "line 0" in first
+        assert first.partition("The sandbox")[2].count("\n") < asking.PAGE_ROWS
+
+
+@pytest.mark.parametrize(("rows", "said"), [(10, 10), (9999, 24)])
+def test_a_terminal_is_asked_how_large_it_is_and_the_smaller_size_counts(
+    installed, ordinary, rows, said
+):
+    with on_terminal(installed, ordinary, LONG) as terminal:
+        terminal.read_until("\x1b[6n")
+        terminal.type(f"\x1b[{rows};80R")
+        first = terminal.read_until("Enter for more, n to refuse) ")
+        assert "[10;80R" not in first
+        assert first.partition("The sandbox")[2].count("\n") == said - 4
+
+
+def test_a_size_that_is_said_late_is_no_part_of_what_is_typed(installed, ordinary):
+    with on_terminal(installed, ordinary) as terminal:
+        code = code_on(terminal)
+        terminal.type(f"\x1b[24;80R{code}\n")
+        terminal.read_until("said b'yes\\n' 0 True")
+
+
+def test_a_terminal_that_a_program_has_stopped_goes_on(installed, ordinary):
+    # Whoever writes to it would wait for good, and with it whoever else is to be asked.
+    stop = "import termios; termios.tcflow(1, termios.TCOOFF)"
+    with on_terminal(installed, ordinary, first=stop) as terminal:
+        terminal.type(f"{code_on(terminal)}\n")
+        terminal.read_until("said b'yes\\n'")
+
+
+def test_a_terminal_that_takes_nothing_holds_a_question_no_longer_than_its_time(life):
+    control, terminal = os.openpty()
+    os.set_blocking(terminal, False)
+    with pytest.raises(TimeoutError):
+        asking._write(terminal, "x" * (1 << 20), question(0.3), life)
+    begun = time.monotonic()
+    asking._write_soon(terminal, "x")
+    assert time.monotonic() - begun < 30
+    os.close(control)
+    os.close(terminal)
 
 
 def test_silence_on_the_terminal_is_no_answer(installed, ordinary):

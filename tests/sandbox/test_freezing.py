@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -155,4 +156,42 @@ os.killpg(0, 9)
             assert "Type y" not in after.partition("\x1b[?1049l")[0]
             assert "STOLEN" not in after
             terminal.read_until("result")
+        assert box.calls() == ["save"]
+
+
+def test_a_program_in_the_background_cant_draw_over_its_question_either(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
+) -> None:
+    script = """
+import termios
+session = begin()
+print("\\x1b[8m", end="", flush=True)
+subprocess = __import__("subprocess")
+subprocess.Popen([sys.executable, "-c", "while True: print('Type y to go on', flush=True)"])
+print("ANSWERED", call(session, "save", a=1), flush=True)
+os.killpg(0, 9)
+"""
+    with a_box(installed, ordinary, ordinary_folder) as box:
+        from tests.sandbox.test_tools import CLIENT
+
+        client = f"{ordinary_folder}/client.py"
+        with open(client, "w") as file:
+            file.write(CLIENT + script)
+        with open(box.spec, "a") as file:
+            file.write(f'[files]\nread = ["{client}"]\n')
+        run = ["run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3", client]
+        answer = shlex.join(installed.argv("answer"))
+        words = (
+            f"set -m; {shlex.join(installed.argv(*run))} </dev/null &\n"
+            f"until {answer} --json | grep -q text; do sleep 0.1; done; {answer}; wait"
+        )
+        with Terminal(ordinary, ["/bin/bash", "-c", words]) as terminal:
+            terminal.resize(24, 80)
+            terminal.read_until("\x1b[?1049h")
+            said = terminal.read_until("[y/N] ")
+            assert '"save"' in said
+            assert "Type y" not in said
+            terminal.type("y\n")
+            after = terminal.read_until("ANSWERED")
+            assert "Type y" not in after.partition("\x1b[?1049l")[0]
         assert box.calls() == ["save"]
