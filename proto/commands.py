@@ -146,10 +146,14 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     Sends FIN, then reads and drops what the peer still says until it ends or `by`:
     a close with unread bytes would be a reset, and a reset destroys an answer that
     the peer hasn't read yet (RFC 9112 §9.6).  A side that isn't open is closed.
+
+    `broken`: a reset ends it in place of the FIN, so that the peer can tell that what it
+    heard was cut short.  It still has until `by` to take what is on the way.
     """
 
     side: Side
     by: float
+    broken: bool = False
 
 
 class Splice(msgspec.Struct, frozen=True, gc=False):

@@ -187,7 +187,7 @@ class SimShell:
     def _late(self, command: Command) -> Event:
         """Answer a command whose time has passed; a close is a close all the same."""
         if isinstance(command, Close):
-            self._outside.shut(command.side)
+            self._outside.shut(command.side, reset=command.broken)
             return Closed(self._reactor.now)
         side = UPSTREAM if isinstance(command, Resolve | Connect | Open | StartTls) else None
         return self._failed(Reason.TIMED_OUT, side)
@@ -195,7 +195,7 @@ class SimShell:
     def _cancelled(self, command: Command, cause: Cause) -> Event:
         self._fate.cause = None
         if isinstance(command, Close):
-            self._outside.shut(command.side)
+            self._outside.shut(command.side, reset=command.broken)
         return Cancelled(cause, self._reactor.now, self._up, self._down)
 
     def _failed(self, reason: Reason, side: Side | None) -> Failed:
@@ -383,15 +383,16 @@ class SimShell:
         return Secured(self._reactor.now)
 
     def _close(self, command: Close) -> Job:
-        """Send FIN, then read and drop until the peer ends (or the deadline comes)."""
+        """Send FIN if due, then read and drop until the peer ends (or the deadline comes)."""
         yield from self._begin()
         if command.side in self._outside.sides:
             socket = self._outside.socket(command.side)
-            socket.outgoing.finish()
+            if not command.broken:
+                socket.outgoing.finish()
             socket.incoming.drop()
             while not socket.incoming.readable:
                 yield
-            self._outside.shut(command.side)
+            self._outside.shut(command.side, reset=command.broken)
         return Closed(self._reactor.now)
 
     def _splice(self, command: Splice) -> Job:

@@ -210,5 +210,5 @@ class Conversation(Jobs):
         if not self._to_the_last:
             self._cause = None
         if isinstance(command, Close):
-            self._shut(command.side)
+            self._shut(command.side, reset=command.broken)
         return Cancelled(cause, monotonic(), self._up, self._down)

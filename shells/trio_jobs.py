@@ -177,7 +177,7 @@ class Jobs(ABC):
     def _late(self, command: Command) -> Event:
         """Answer a command whose time has passed; a close is a close all the same."""
         if isinstance(command, Close):
-            self._shut(command.side)
+            self._shut(command.side, reset=command.broken)
             return Closed(monotonic())
         side = UPSTREAM if isinstance(command, LATE_OUTSIDE) else None
         return Failed(Reason.TIMED_OUT, monotonic(), side, self._up, self._down)
@@ -301,15 +301,16 @@ class Jobs(ABC):
         return sent == len(data)
 
     def _close(self, command: Close) -> Job:
-        """Send a FIN, then drop what the peer says until its own."""
+        """Send a FIN unless a reset is due, and drop what the peer says until its own."""
         self._due = self._try_at = command.by
         end = self._client if command.side is CLIENT else self._upstream
         if end is not None:
             with suppress(OSError):  # it was reset: there is nobody left to spare
-                end.sock.shutdown(socket.SHUT_WR)
+                if not command.broken:
+                    end.sock.shutdown(socket.SHUT_WR)
                 end.watch()
                 yield from self._drain(end)
-            self._shut(command.side)
+            self._shut(command.side, reset=command.broken)
         return Closed(monotonic())
 
     def _drain(self, end: End) -> Generator[bool, None, None]:

@@ -356,7 +356,7 @@ class Conversation:
             self._cause = None
         up, down = self._give_up()
         if isinstance(command, Close):
-            self._shut(command.side)
+            self._shut(command.side, reset=command.broken)
         return Cancelled(cause, monotonic(), up, down)
 
     def _give_up(self) -> tuple[int, int]:
@@ -482,8 +482,8 @@ class Conversation:
         end = self._client if command.side is CLIENT else self._upstream
         if end is None:
             return Closed(now)
-        if self._drained(end) or command.by <= now:
-            self._shut(command.side)
+        if self._drained(end, fin=not command.broken) or command.by <= now:
+            self._shut(command.side, reset=command.broken)
             self._fin_sent = False
             return Closed(now)
         if end.readable:
@@ -492,10 +492,10 @@ class Conversation:
         self._wait(command.by)
         return None
 
-    def _drained(self, end: End) -> bool:
-        """Send the FIN, drop what the peer says; tell whether it has ended or broken."""
+    def _drained(self, end: End, *, fin: bool) -> bool:
+        """Send the FIN if due, drop what the peer says; tell whether it has ended or broken."""
         try:
-            if not self._fin_sent:
+            if fin and not self._fin_sent:
                 end.sock.shutdown(socket.SHUT_WR)
                 self._fin_sent = True
             for _ in range(DRAINS_A_TURN):

@@ -63,7 +63,7 @@ class Exchange:
     whole.  `switched`: both sides are a WebSocket's from here on.
 
     `repeatable`: the request may be sent twice.  `closing`: the client's connection ends
-    with the answer.
+    with the answer.  `until_close`: nothing but that end tells the client where its body ends.
     """
 
     __slots__ = (
@@ -87,6 +87,7 @@ class Exchange:
         "switched",
         "to_client",
         "to_upstream",
+        "until_close",
         "upgrade",
         "whole",
     )
@@ -113,7 +114,7 @@ class Exchange:
         self.to_client = b""
         self.early = b""
         self.whole = framing.length == 0 and framing.kind in (Kind.NONE, Kind.LENGTH)
-        self.heard = self.answered = self.ended = self.switched = False
+        self.heard = self.answered = self.ended = self.switched = self.until_close = False
         if early:
             self._hear_client(early)
 
@@ -259,5 +260,6 @@ class Exchange:
         if framing.kind is Kind.UNTIL_CLOSE or wants_close(head):
             self._upstream_kept = False
         self._chunks_down = onward.kind is Kind.CHUNKED
+        self.until_close = onward.kind is Kind.UNTIL_CLOSE
         self._answer = BodyReader(framing, BadAnswer)
         self.to_client += answer_for_client(head, onward, last=self.closing)

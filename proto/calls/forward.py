@@ -134,6 +134,7 @@ def carry(ledger: Ledger, exchange: Exchange, limits: Limits) -> Script[None]:
             del event  # what it brought is the exchange's now, and mustn't be held twice
     finally:
         ledger.answered, ledger.due = exchange.answered, exchange.to_client
+        ledger.until_close = exchange.until_close
 
 
 def _take_failure(

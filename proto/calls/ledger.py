@@ -20,7 +20,8 @@ class Ledger(msgspec.Struct, gc=False):
     """One call's account.  `now` is the time of its last event, `began` of its head's last byte.
 
     `answered`: bytes of an answer may have gone, so that no other answer can be given.
-    `due`: bytes of that answer that the client hasn't got yet.
+    `due`: bytes of that answer that the client hasn't got yet.  `until_close`: it is whole for
+    its client once the connection ends in good order, whatever was to come.
     `admission`: what counts the wire's calls and refusals; None counts nothing.
     """
 
@@ -34,6 +35,7 @@ class Ledger(msgspec.Struct, gc=False):
     allowed: bool = False
     answered: bool = False
     due: bytes = b""
+    until_close: bool = False
     admission: Admission | None = None
 
     def ask(self, command: Command, wanted: type[E]) -> Script[E]:

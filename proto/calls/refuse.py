@@ -77,8 +77,9 @@ def end_badly(
 
     Where an answer has begun, what is due of it still goes, before the last line, which counts
     it; where the server cut it short, the shell then ends the client's connection as the
-    server ended its own, so that a reset stays one.  A cancelled call says only what nobody
-    has said yet, and shortly.
+    server ended its own, so that a reset stays one.  Where the connection's end is all that
+    tells of the answer's (HTTP/1.0), it ends in a reset whoever cut it.  A cancelled call says
+    only what nobody has said yet, and shortly.
     """
     status = 0 if ledger.answered else error.status_hint or 0
     cancelled = isinstance(error, CallCancelled)
@@ -90,6 +91,9 @@ def end_badly(
     if pause is not None:
         yield pause
     yield ledger.fail(error, status)
+    if ledger.answered and ledger.until_close:
+        yield Close(CLIENT, by if heard else ledger.now + limits.parting_s, broken=True)
+        return
     if not heard:
         return
     if status:

@@ -148,7 +148,8 @@ def framing_for_client(framing: Framing, *, chunks: bool) -> Framing:
     """Return how an answer's body goes on to the client.
 
     A body that ends with its connection is chunked, so that the client can tell a whole
-    one from one that was cut.  HTTP/1.0 (no `chunks`) has no way to tell.
+    one from one that was cut.  To HTTP/1.0 (no `chunks`) only the connection's own end can
+    tell (see `proto.calls.refuse.end_badly`).
     """
     if framing.kind in (Kind.NONE, Kind.LENGTH):
         return framing

@@ -37,6 +37,7 @@ from proto.events import (
     Cancelled,
     Cause,
     Closed,
+    Event,
     Failed,
     Logged,
     Reason,
@@ -413,6 +414,56 @@ def test_a_cancel_counts_what_had_gone_and_says_nothing_in_an_answer() -> None:
         ending(len(UP), 7, "the wire is paused."),
     ]
     assert not call(get(), book)[0]
+
+
+OLD_OK = head_bytes("HTTP/1.1 200 OK", "Connection: close")
+OLD_UP = head_bytes("GET /a HTTP/1.1", "Host: example.com", "Connection: close")
+CHUNKED_OK = head_bytes("HTTP/1.1 200 OK", "Transfer-Encoding: chunked")
+CUT_OFF: list[tuple[Event, str, float]] = [
+    (
+        Received(UPSTREAM, b"", 1.0),
+        "the connection closed before the end of the body.",
+        LIMITS.grace_s,
+    ),
+    (Failed(Reason.TIMED_OUT, 1.0), "the server did not answer in time.", LIMITS.grace_s),
+    (
+        Failed(Reason.RESET, 1.0, UPSTREAM),
+        "the server broke the connection off: connection reset.",
+        LIMITS.grace_s,
+    ),
+    (Cancelled(Cause.STOPPED, 1.0), "the wire is stopped.", LIMITS.parting_s),
+]
+
+
+@pytest.mark.parametrize(("event", "reason", "grace_s"), CUT_OFF)
+def test_a_client_that_is_told_of_the_end_by_the_connection_s_is_told_of_a_cut_by_a_reset(
+    event: Event, reason: str, grace_s: float
+) -> None:
+    """To HTTP/1.0 a FIN is the body's end, so half of one must not end in it (RFC 9112 §8)."""
+    heard = b"5\r\nhello\r\n"
+    book = [
+        *REACHED,
+        send(OLD_UP),
+        receive(UPSTREAM, CHUNKED_OK + heard),
+        send(down=OLD_OK + b"hello", heed=(CLIENT,)),
+        (Receive(BOTH, PIECE_BYTES, 101.0), event),
+        ending(len(OLD_UP), len(OLD_OK) + 5, reason),
+        goes(Close(CLIENT, 1.0 + grace_s, broken=True), 1.0),
+    ]
+    assert not call(get(version="1.0"), book)[0]
+
+
+def test_a_whole_answer_that_ends_with_its_connection_ends_in_good_order() -> None:
+    heard = b"5\r\nhello\r\n0\r\n\r\n"
+    book = [
+        *REACHED,
+        send(OLD_UP),
+        receive(UPSTREAM, CHUNKED_OK + heard),
+        send(down=OLD_OK + b"hello", heed=(CLIENT,)),
+        ending(len(OLD_UP), len(OLD_OK) + 5),
+        goes(Close(CLIENT, 1.0 + LIMITS.grace_s), 1.0),
+    ]
+    assert not call(get(version="1.0"), book)[0]
 
 
 @pytest.mark.parametrize(

@@ -364,6 +364,20 @@ def impatient_close(talk: Talk) -> Script[None]:
     yield from talk.ask(Close(CLIENT, talk.soon))
 
 
+def broken_close(talk: Talk) -> Script[None]:
+    """Close a client so that it can tell that what it heard was cut short."""
+    yield Receive((CLIENT,), 1, talk.by)
+    yield from send_all(talk, b"half")
+    yield from talk.ask(Close(CLIENT, talk.soon, broken=True))
+
+
+def late_broken_close(talk: Talk) -> Script[None]:
+    """The same, at a deadline that has passed, once the client has heard all."""
+    yield from send_all(talk, b"half")
+    yield from talk.ask(Receive((CLIENT,), 1, talk.by))
+    yield from talk.ask(Close(CLIENT, talk.past, broken=True))
+
+
 def connect_again(talk: Talk) -> Script[None]:
     """Close the upstream side, and open it anew to another server."""
     for address in (ONE, TWO):
@@ -634,6 +648,18 @@ COMMANDS = [
         script=impatient_close,
         client=(Hear(3), Deaf()),
         due=Due(Saw(b"bye", End.OPEN), notes=("closed", "closed")),
+    ),
+    Conversation(
+        name="a broken close is a reset, once what is on the way has been read",
+        script=broken_close,
+        client=(Say(UP), HearEnd()),
+        due=Due(Saw(b"half", End.RESET), notes=("closed",)),
+    ),
+    Conversation(
+        name="so is a late broken close, that waits no longer",
+        script=late_broken_close,
+        client=(Hear(4), Say(b"x"), HearEnd()),
+        due=Due(Saw(b"half", End.RESET), notes=("received client b'x'", "closed")),
     ),
     Conversation(
         name="a side that was closed opens again",
