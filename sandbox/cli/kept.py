@@ -17,6 +17,7 @@ def main(words: "list[str]") -> int:
     if words[:1] == ["proxy"]:
         return _proxy(words)
     from sandbox.linux import kept, launcher
+    from sandbox.linux.given import as_it_came
 
     try:
         found = kept.taken_apart(words)
@@ -25,7 +26,7 @@ def main(words: "list[str]") -> int:
             return 2
         text = found[0]
         plan = kept.unpacked(kept.taken_from(text) if text.startswith(kept.FROM_FD) else text)
-        environ = dict(posix.environ) if plan.run is None else kept.environ_of(plan.run)
+        environ = as_it_came(dict(posix.environ)) if plan.run is None else kept.environ_of(plan.run)
         serve = None if plan.wire is None else _server(plan)
         launcher.run(plan, found[1], environ, serve)
     except Exception as error:

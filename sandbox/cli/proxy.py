@@ -79,7 +79,7 @@ def main(words: list[str]) -> int:
         return 0
     flags = read_flags((*FLAGS, *standing.FLAGS, *HIDDEN, *blank.FLAGS), words, takes_rest=True)
     stands, shell = standing.Standing.of(flags), _shell_name(flags)
-    environ = dict(os.environ)
+    environ = _as_it_came()
     environ.pop(flags.one("--routes-handed") or "", None)  # it is not the program's
     if "--blank" in flags:
         blank.refuse_beside(flags, (*LISTS, "--settings", "--listen", "--pointed-by"))
@@ -115,6 +115,13 @@ def main(words: list[str]) -> int:
     from sandbox.cli import front
 
     return front.run(stands.argv, environ, serve, listeners)
+
+
+def _as_it_came() -> dict[str, str]:
+    from sandbox.linux.given import as_it_came
+
+    came = as_it_came(dict(os.environb))
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in came.items()}
 
 
 def _asks_for_help(words: list[str]) -> bool:

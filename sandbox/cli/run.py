@@ -348,8 +348,9 @@ def _start(
     """Become the sandbox's launcher; return never."""
     from sandbox.linux import kept, launcher
     from sandbox.linux.environment import passed_by_run
+    from sandbox.linux.given import as_it_came
 
-    environ = passed_by_run(os.environb) | {
+    environ = passed_by_run(as_it_came(dict(os.environb))) | {
         name.encode(): value.encode() for name, value in made.environment.items()
     }
     if handed is not None:

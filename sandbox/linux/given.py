@@ -20,12 +20,30 @@ LOADER = (
 """Beside LD_*, what the dynamic loader and the C library load code or settings from: cleared
 before the program starts."""
 
+COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
+"""What Python sets LC_CTYPE to as it starts, where there is no locale (PEP 538)."""
+
 
 def hold_standard_streams() -> None:
     """Open what of 0, 1 and 2 is closed: else a pipe of ours would get its number."""
     while (fd := posix.open("/dev/null", posix.O_RDWR)) <= 2:
         posix.set_inheritable(fd, True)
     posix.close(fd)
+
+
+def as_it_came(environ: "dict[bytes, bytes]") -> "dict[bytes, bytes]":
+    """Return an environment without what this interpreter has put in: it is the caller's to choose.
+
+    The kernel still shows the one that the process was started with.
+    """
+    if environ.get(b"LC_CTYPE") not in COERCED:
+        return environ
+    made = {name: value for name, value in environ.items() if name != b"LC_CTYPE"}
+    with open("/proc/self/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            if entry.startswith(b"LC_CTYPE="):
+                made.setdefault(b"LC_CTYPE", entry.partition(b"=")[2])
+    return made
 
 
 def stand_apart() -> None:

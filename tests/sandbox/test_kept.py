@@ -66,6 +66,25 @@ def test_it_runs_from_another_folder_with_nothing_but_its_own_environment(instal
     assert os.path.exists(f"{folder}/made")
 
 
+@pytest.mark.parametrize("locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}])
+@pytest.mark.parametrize("kind", ["kept", "unwalled", "run"])
+def test_the_interpreter_adds_no_variable_of_its_own(installed, ordinary, kind, locale):
+    """Where no locale is set Python sets LC_CTYPE in its own environment (PEP 538)."""
+    environ = {"HOME": ordinary.home, "PATH": lnk.PATH, **locale}
+    proxy = {"upstream": "direct", "dir": "/unread", "hosts": []}
+    asked = {"unwalled": {"name": "bare", "proxy": proxy, "pointed": False}, "argv": ["env"]}
+    argv, env = installed.argv("run", "--yes", "--", "env"), {}
+    if kind == "kept":
+        argv, env = wrapped(installed, ordinary, ["env"])
+    elif kind == "unwalled":
+        argv = json.loads(installed.run(ordinary, "wrap", input=json.dumps(asked)).stdout)["argv"]
+    done = lnk.popen(ordinary, argv, env={**environ, **env}, stdout=subprocess.PIPE)
+    told = dict(line.partition("=")[::2] for line in done.communicate(timeout=60)[0].splitlines())
+    assert done.returncode == 0
+    assert {name: told[name] for name in told if name.startswith("LC_")} == locale
+    assert told["HOME"] == ordinary.home
+
+
 def test_it_runs_any_number_of_times_and_at_once(installed, who):
     argv, _ = wrapped(installed, who, ["sh", "-c", "cat; exit 7"], **PROXIED)
     many = [
