@@ -25,6 +25,10 @@ from sandbox.route import SECRET, Route, Rule, check_secret, is_variable
 from sandbox.strict_json import read_json
 from sandbox.table import Table, key, read_table, refuse_unbuilt
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 RUN_WITH_MAX_BYTES = 4 << 20
 """Of each value the kernel takes 128 KiB at most, and of all of them about 2 MiB."""
 
@@ -32,14 +36,17 @@ OWN_VARIABLES = frozenset(
     {
         "HOME", "PATH", "SHELL", "USER", "LOGNAME", "TERM", "COLORTERM", "LANG", "TZ", "TMPDIR",
         "PWD", "BROWSER", "GIT_SSH_COMMAND", "NODE_USE_ENV_PROXY", "SSL_CERT_FILE", "LANGUAGE",
+        "NODE_EXTRA_CA_CERTS", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
     }
 )  # fmt: skip
-"""Those that `run` keeps or sets itself: a second value would be another program's view."""
+"""Those that `run` keeps or sets itself, on some machines or on each: a second value would be
+another program's view.  What it sets for the routes of one spec is refused beside that spec."""
 
 CODE_VARIABLES = frozenset(
     {
         "BASH_ENV", "ENV", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME",
-        "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PERL5OPT", "PERL5LIB", "PERLLIB",
+        "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONUSERBASE", "PYTHONWARNINGS",
+        "PERL5OPT", "PERL5LIB", "PERLLIB", "CLASSPATH",
         "PERL5DB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
         "JDK_JAVA_OPTIONS", "GCONV_PATH", "LOCPATH", "NLSPATH", "GETCONF_DIR",
         "HOSTALIASES", "LUA_INIT", "LUA_PATH", "LUA_CPATH", "PROMPT_COMMAND", "PS4", "IFS",
@@ -54,8 +61,11 @@ CODE_VARIABLES = frozenset(
 """Variables by which a loader, a shell or an interpreter runs or reads what they name,
 before the program's first line: they would be code, handed as settings."""
 
-CLOSED_PREFIXES = ("LD_", "DYLD_", "LNK_", "LC_", "BASH_FUNC_", "GLIBC_")
-"""The loader's, Link's own, those that `run` keeps, and functions a shell takes over."""
+CLOSED_PREFIXES = (
+    "LD_", "DYLD_", "LNK_", "LC_", "BASH_FUNC_", "GLIBC_", "LUA_INIT_", "LUA_PATH_", "LUA_CPATH_",
+)  # fmt: skip
+"""The loader's, Link's own, those that `run` keeps, functions a shell takes over, and Lua's,
+which a version of it may have for itself."""
 
 
 class EnvName(Text):
@@ -143,6 +153,14 @@ class RunWith(Table):
             if name.startswith("GIT_CONFIG_"):
                 # Git reads one count of settings: each would take the other's away.
                 place.at("env", name).refuse("stands beside a secret's git; leave one of them out")
+
+    def variables(self) -> Iterator[tuple[Place, str]]:
+        """Yield each variable that it gives the program, and the key that says so."""
+        for name in self.env:
+            yield Place(("env", name)), name
+        for at, one in enumerate(self.secrets):
+            for field in ("url", "placeholder"):
+                yield Place(("secrets", at, field)), getattr(one, field)
 
     @classmethod
     def read(cls, data: bytes) -> RunWith:

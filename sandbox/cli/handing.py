@@ -17,7 +17,8 @@ import sys
 
 from sandbox.cli.flags import UsageError
 from sandbox.errors import LaunchError, SandboxError, SpecError
-from sandbox.route import Secret, check_routes
+from sandbox.place import Place
+from sandbox.route import Secret
 from sandbox.routes_file import new_key, text_of
 from sandbox.spec_file import placed
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sandbox.handed import RunSecret, RunWith
     from sandbox.linux.own import Own
     from sandbox.linux.plan import Plan
+    from sandbox.route import Route
     from sandbox.spec import Spec
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -88,7 +90,7 @@ def hand(spec: Spec, with_fd: int | None, state: str, file: str | None) -> Hande
     def read() -> tuple[dict[str, Any], bytes | None]:
         given = _with(with_fd)
         try:
-            return told_of(spec, given, state)
+            return told_of(spec, given, state, with_fd)
         except SandboxError as error:
             raise placed(error, file) from None
 
@@ -114,8 +116,13 @@ def _with(fd: int | None) -> RunWith:
         ) from None
 
 
-def told_of(spec: Spec, given: RunWith, state: str) -> tuple[dict[str, Any], bytes | None]:
-    """Return what everybody may know of what a run is handed, and what bridges alone may."""
+def told_of(
+    spec: Spec, given: RunWith, state: str, with_fd: int | None = None
+) -> tuple[dict[str, Any], bytes | None]:
+    """Return what everybody may know of what a run is handed, and what bridges alone may.
+
+    with_fd: where it was read from, for what is refused of it.
+    """
     from sandbox.linux.environment import proxy_url, to_the_desktop
     from sandbox.mounts import mount_of, path_of, programs_of, variables_of
     from sandbox.spec_routes import routes_of
@@ -123,6 +130,10 @@ def told_of(spec: Spec, given: RunWith, state: str) -> tuple[dict[str, Any], byt
     routes = list(routes_of(spec))
     caller, secret = new_key(), new_key()
     variables = variables_of(routes, proxy_url(), secret)
+    try:
+        _check_beside(spec, given, routes, variables)
+    except SpecError as error:
+        raise UsageError(f"--with-fd {with_fd}: {error}") from None
     theirs: list[tuple[RunSecret, Secret]] = []
     for one in given.secrets:
         made = Secret(
@@ -135,7 +146,6 @@ def told_of(spec: Spec, given: RunWith, state: str) -> tuple[dict[str, Any], byt
         variables[one.url] = proxy_url() + path_of(made, secret)
         variables[one.placeholder] = made.placeholder
     routes += [made for _, made in theirs]
-    check_routes(routes)
     variables.update(git_settings((made, proxy_url() + path_of(made, secret))
                                   for one, made in theirs if one.git))  # fmt: skip
     told: dict[str, Any] = {
@@ -156,6 +166,32 @@ def told_of(spec: Spec, given: RunWith, state: str) -> tuple[dict[str, Any], byt
         "desktop": to_the_desktop(os.environb),
     }
     return told, text_of(caller, routes)
+
+
+def _check_beside(
+    spec: Spec, given: RunWith, routes: list[Route], variables: dict[str, str]
+) -> None:
+    """Refuse what can't stand beside a spec; raises SpecError with a key of what was handed.
+
+    variables: what `run` sets for the spec's routes: a caller's value would lead the program
+    round them.
+    """
+    from sandbox.spec_routes import variables_named
+
+    keys = variables_named(spec)
+    for place, name in given.variables():
+        if name in variables:
+            place.refuse(f"{name} is one that run sets itself, for the spec; leave it out")
+        if name in keys:
+            place.refuse(f"{name} holds a key of the spec, and no program gets it; leave it out")
+    taken = {route.name for route in routes if isinstance(route, Secret)}
+    for at, one in enumerate(given.secrets):
+        name = one.secret.name
+        if name in taken:
+            Place(("secrets", at, "secret", "name")).refuse(
+                f"/_link/secret/{name}/ is another's already; take another name"
+            )
+        taken.add(name)
 
 
 def git_settings(secrets: Iterator[tuple[Secret, str]]) -> dict[str, str]:

@@ -157,7 +157,8 @@ def test_what_is_handed_to_a_run_is_read():
         "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PERL5OPT",
         "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
         "JDK_JAVA_OPTIONS", "GCONV_PATH", "LOCPATH", "GLIBC_TUNABLES", "BASH_FUNC_x",
-        "OPENSSL_CONF", "HOSTALIASES", "path", "bash_env",
+        "OPENSSL_CONF", "HOSTALIASES", "path", "bash_env", "NODE_EXTRA_CA_CERTS", "UV_NATIVE_TLS",
+        "UV_SYSTEM_CERTS", "PYTHONUSERBASE", "PYTHONWARNINGS", "CLASSPATH", "LUA_INIT_5_4",
     ],
 )  # fmt: skip
 def test_a_variable_that_is_runs_own_or_would_be_code_is_refused_by_name(name: str):
