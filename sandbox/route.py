@@ -322,18 +322,28 @@ def check_routes(
 
 
 def _claims(route: Route) -> Iterator[tuple[str, str]]:
-    """Yield what a route takes for itself, with the key that says so."""
+    """Yield what a route takes for itself, with the key that says so: its path, its variables."""
     match route:
         case Model():
+            from sandbox.hosted import SDKS
+
             yield "provider", f"/_link/model/{route.provider}/"
+            for variable in (*SDKS[route.provider].keys, *SDKS[route.provider].addresses):
+                yield "provider", variable
         case Secret():
             yield "name", f"/_link/secret/{route.name}/"
+            variable = f"LNK_SECRET_{variable_of(route.name)}"
+            yield "name", variable
+            yield "name", f"{variable}_PLACEHOLDER"
         case Local():
             yield "port", f"/local/{route.port}/"
+            yield "port", f"LNK_LOCAL_MODEL_{route.port}"
         case Tool():
             yield "name", f"LNK_TOOL_{variable_of(route.name)}"
         case Open():
             yield "", "/open"
+            yield "", "LNK_SANDBOX_OPEN"
+            yield "", "BROWSER"
         case Bridge():
             yield "name", f"/_link/{route.name}/"
             for variable in route.env:

@@ -165,6 +165,30 @@ def test_two_bridges_in_one_variable_cannot_be_mounted_together():
         check_routes((one, two))
 
 
+def secret_named(name: str) -> Secret:
+    rule = Rule(host="api.example.com", paths=("/bot{secret}",))
+    return Secret(name=name, rule=rule, secret="s" * 16, placeholder="p" * 16)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "claim"),
+    [
+        (secret_named("a-b"), secret_named("a_b"), "name: LNK_SECRET_A_B"),
+        (secret_named("a"), secret_named("a_placeholder"), "name: LNK_SECRET_A_PLACEHOLDER"),
+        (
+            Model(provider="openai", secret_key="k", placeholder="p" * 16),
+            Bridge(name="one", argv=("/b",), env={"OPENAI_BASE_URL": "{url}"}),
+            "env: OPENAI_BASE_URL",
+        ),
+        (Local(port=1), Bridge(name="one", argv=("/b",), env={"LNK_LOCAL_MODEL_1": "x"}), "env: "),
+        (Open(), Bridge(name="one", argv=("/b",), env={"BROWSER": "x"}), "env: BROWSER"),
+    ],
+)
+def test_two_kinds_in_one_variable_cannot_be_mounted_together(first: Any, second: Any, claim: str):
+    with pytest.raises(SpecError, match=rf"^routes\[1\]\.{claim}.*routes\[0\]'s already"):
+        check_routes((first, second))
+
+
 def imported(*modules: str) -> set[str]:
     """Return every module that these import, in an interpreter of their own."""
     found = subprocess.run(
