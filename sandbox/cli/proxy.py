@@ -199,7 +199,10 @@ def _packed_settings(flags: Flags, port: int) -> WireSettings:
         assert isinstance(wire, dict)
         settings = settings_from(wire)
         if settings.routes is not None:
+            from sandbox.linux.environment import to_the_desktop
+
             settings.routes["front"] = os.getpgrp()
+            settings.routes["desktop"] = to_the_desktop(os.environb)
         sys.path += [folder for folder in wire["path"] if folder not in sys.path]
     except (AssertionError, KeyError, TypeError, ValueError):
         raise UsageError("--settings is for Link alone: make the command with wrap.") from None

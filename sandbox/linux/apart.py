@@ -53,6 +53,8 @@ def alone(proxy: Proxy, wire: Mapping[str, object], own: Own) -> tuple[list[str]
         **environment.by_ssh(own.python),
         **variables(proxy, port),
     }
+    if any(route.kind == "open" for route in proxy.routes):
+        env["BROWSER"] = own.browser
     return [*_proxy(wire, own), "--dir", proxy.dir, "--hold"], env
 
 

@@ -93,6 +93,9 @@ class View:
                       facts.own.node_proxy)  # fmt: skip
             self._put(OURS, environment.SSH_PROXY, "takes ssh out by the proxy",
                       facts.own.ssh_proxy)  # fmt: skip
+        if isinstance(confinement.net, Reaching):
+            # Whether one of its proxies opens pages that one knows: its environment says so.
+            self._put(OURS, environment.OPEN_PAGE, "asks to open pages", facts.own.open_page)
         if isinstance(confinement.net, Proxied):
             proxy = confinement.net.proxy
             if local.has_dns(proxy.tcp, no_internet=proxy.no_internet):

@@ -22,6 +22,7 @@ import pytest
 
 import sandbox.linux
 from tests.sandbox import lnk
+from tests.sandbox.test_apart import Standing, held
 from tests.sandbox.test_tools import Person
 
 OPENED = """\
@@ -110,6 +111,39 @@ def test_without_the_key_there_is_no_way_to_open_a_page(installed, ordinary):
     script = "import os; print(os.environ.get('BROWSER'), os.environ.get('LNK_SANDBOX_OPEN'))"
     done = installed.run(ordinary, "run", "--yes", "--", "/usr/bin/python3", "-c", script)
     assert done.stdout == "None None\n"
+
+
+def test_a_sandbox_that_reaches_a_held_proxy_asks_for_pages_by_it(
+    installed, ordinary, ordinary_folder
+):
+    wire, page = f"{ordinary_folder}/wire", "https://xn--bcher-kva.example/"
+    routes = {"routes": [{"kind": "open"}], "caller": "caller-key-0123456789"}
+    proxy, led = held(installed, ordinary, wire, listen=40790, **routes)
+    net = {"reaching": {"reached": [{"dir": wire, "port": 40790}], "ports": []}}
+    made = installed.wrap(ordinary, ["/usr/bin/python3", "-c", OPENED, page], net=net)
+    environ = browser(ordinary, ordinary_folder, "")
+    with (
+        Standing(ordinary, proxy, env=environ),
+        Person(installed, ordinary, {"xn--bcher": "yes"}),
+    ):
+        done = lnk.run(ordinary, made["argv"], environ={**led, **made["env"]})
+    assert json.loads(done.stdout) == [[0, ""]], done.stderr
+    assert opened(ordinary_folder) == [page]
+
+
+def test_an_unwalled_program_asks_for_pages_by_its_proxy(installed, ordinary, ordinary_folder):
+    page = "https://xn--bcher-kva.example/"
+    ask = f"curl -sS -o /dev/null -w '%{{http_code}}' --data-binary {page} $LNK_SANDBOX_OPEN"
+    proxy = {"upstream": "direct", "dir": "/unread", "hosts": [], "routes": [{"kind": "open"}],
+             "caller": "caller-key-0123456789"}  # fmt: skip
+    asked = {"unwalled": {"name": "bare", "proxy": proxy, "pointed": False},
+             "argv": ["sh", "-c", ask]}  # fmt: skip
+    made = json.loads(installed.run(ordinary, "wrap", input=json.dumps(asked)).stdout)
+    environ = {**browser(ordinary, ordinary_folder, ""), **made["env"]}
+    with Person(installed, ordinary, {"xn--bcher": "yes"}):
+        done = lnk.run(ordinary, made["argv"], environ=environ)
+    assert done.stdout == "200", done.stderr
+    assert opened(ordinary_folder) == [page]
 
 
 def free_port() -> int:
