@@ -63,6 +63,13 @@ def refuse_beside(flags: Flags, names: tuple[str, ...]) -> None:
         raise UsageError("--blank alone starts nothing: add --hold, or -- and a program.")
 
 
+def refuse_alone(flags: Flags) -> None:
+    """Refuse what a proxy is bound by where it isn't blank; raises UsageError."""
+    for name in ("--control", "--binder"):
+        if name in flags:
+            raise UsageError(f"{name} is for a blank proxy: add --blank, or leave it out.")
+
+
 def run(flags: Flags, standing: Standing, shell: str, environ: dict[str, str]) -> int:
     """Stand blank until bound, and serve then; return the status."""
     binder = flags.one("--binder")
@@ -322,6 +329,7 @@ class Control:
                 error = self._bind(line) if line is not None else "the line doesn't end"
             answer = {} if error is None else {"error": error}
             connection.sendall(json.dumps(answer).encode() + b"\n")
+            hear_out(connection)
         except OSError:
             return  # it left
 
@@ -368,6 +376,19 @@ def read_line(connection: socket.socket) -> bytes | None:
     connection.settimeout(LINE_S)
     line, _, behind = line.partition(b"\n")
     return None if behind else line  # one line, and nothing else
+
+
+def hear_out(connection: socket.socket) -> None:
+    """Take what is still said, unread: closed before that, its end would break while it speaks.
+
+    A write then fails, or a read, though the answer is there, and a client may give that up.
+    """
+    connection.shutdown(socket.SHUT_WR)
+    by = time.monotonic() + LINE_S
+    while (left := by - time.monotonic()) > 0:
+        connection.settimeout(left)
+        if not connection.recv(1 << 16):
+            return
 
 
 def read_bind(line: bytes) -> ProxyBind:

@@ -85,6 +85,7 @@ def main(words: list[str]) -> int:
         blank.refuse_beside(flags, (*LISTS, "--settings", "--listen", "--pointed-by"))
         take_over(environ, 0)
         return blank.run(flags, stands, shell, environ)
+    blank.refuse_alone(flags)
     listens = "--listen" in flags or stands.folder is None
     host, port = listen_address(flags.one("--listen")) if listens else (LOOPBACK, 0)
     settings = settings_of(flags, port)

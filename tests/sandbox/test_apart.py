@@ -228,6 +228,8 @@ BAD = [
     (["--blank", "--control", "/nowhere/c", *HOLD], "--control /nowhere/c", "can't be opened"),
     (["--blank", "--control", "/srv/c", "--binder", "x", *HOLD], "--binder 'x'", "--binder 1000"),
     (["--blank", "--control", "", *HOLD], "--control", "names no socket"),
+    (["--control", "/srv/c", *HOLD], "--control is for a blank proxy", "add --blank"),
+    (["--binder", "0", *HOLD], "--binder is for a blank proxy", "add --blank"),
 ]  # fmt: skip
 
 
@@ -457,6 +459,24 @@ def test_only_its_own_user_and_the_binder_may_bind(
         assert one.end()[0] == 0
     with blank(installed, user, place, "--binder", "0", "--hold") as one:
         assert bound(place, BIND, as_ourselves=True) == {}
+        assert one.end()[0] == 0
+    os.rmdir(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be two users")
+def test_who_is_refused_can_go_on_with_its_line(
+    installed: lnk.Installed, people: dict[str, lnk.Account]
+) -> None:
+    """It may be answered before it has said all: its write must not fail for that."""
+    user, place = people["user"], f"{people['user'].home}/bind"
+    os.mkdir(place, 0o700)
+    os.chown(place, user.uid, user.gid)
+    with blank(installed, user, place) as one, socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(SOON_S)
+        sock.connect(f"{place}/control")
+        with sock.makefile("rb") as answers:
+            assert b"this user may not bind it" in answers.read()
+        sock.sendall(json.dumps(BIND).encode() + b"\n")
         assert one.end()[0] == 0
     os.rmdir(place)
 
