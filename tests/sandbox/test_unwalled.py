@@ -271,7 +271,8 @@ def test_a_program_that_a_signal_ends_is_128_and_the_signal(
 def test_the_secret_is_required_and_the_wire_ends_with_the_program(
     installed: lnk.Installed, who: lnk.Account
 ) -> None:
-    with Started(installed, who, "trap 'exit 0' TERM; " + FOREVER) as one:
+    with Started(installed, who, f"trap 'exit 0' TERM; echo ready; {FOREVER}") as one:
+        assert one.process.stdout.readline() == "ready\n"  # its trap stands
         refused = answer(one.port, REFUSED)
         assert refused.startswith(b"HTTP/1.1 407 ")
         assert b"Proxy-Authenticate: Basic" in refused
