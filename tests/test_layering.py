@@ -92,6 +92,7 @@ STARTS_A_SHELL = frozenset(
         "sandbox/cli/mcp_remote.py",
         "sandbox/cli/page_bridge.py",
         "sandbox/cli/tool_bridge.py",
+        "sandbox/cli/tool_ends.py",
         "sandbox/cli/wire_routes.py",
     }
 )

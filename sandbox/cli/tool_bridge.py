@@ -15,7 +15,6 @@ import json
 import os
 import secrets
 import select
-import signal
 import socket
 import sys
 from time import monotonic
@@ -26,10 +25,10 @@ from proto.verbs.mcp import Hub
 from proto.verbs.mcp_effects import Ask, Reply, Start, Stop, Withdraw, Write
 from proto.verbs.mcp_rules import Rule
 from sandbox.cli.bridge_parts import PATH, Asker, Connection, person, say, spawn_in
+from sandbox.cli.tool_ends import Started, await_ends, end_all
 from sandbox.errors import LaunchError
 from sandbox.route import Tool
 from sandbox.state import State
-from shells.children import pidfd_of
 from shells.poll_loop import Loop, Stream, accept_on
 
 TYPE_CHECKING = False
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 REQUEST_MAX_BYTES = 8 << 20
 """A message of a client's; what asks is shown whole, and so is much shorter."""
 TICK_S = 1.0
-END_S = 2.0
-"""How long a server may take to end once its input has, and again once it is told to."""
+PARTING_S = 0.3
+"""How long the wire's end waits for servers: less than its proxy waits for this process."""
 STDERR_MAX_BYTES = 2048
 """So much of what a server said last on its standard error is told when it dies."""
 
@@ -86,7 +85,14 @@ def serve(told: Told, routes: tuple[Route, ...]) -> None:
         loop.watch(LIFE_FD, select.POLLIN, lambda _: loop.stop())
         loop.run()
     asker.end()
-    end_all([each.process for each in tools.values() if each.process is not None])
+    let_all_go([each.process for each in tools.values() if each.process is not None])
+
+
+def let_all_go(processes: list[Process]) -> None:
+    """Let servers end with their wire; what they don't do at once, their guards see to."""
+    for each in processes:
+        each.close()
+    await_ends([each.started for each in processes], monotonic() + PARTING_S)
 
 
 class Server:
@@ -204,8 +210,7 @@ class Process:
                 reads, writes = os.pipe2(os.O_CLOEXEC)
                 theirs.append(reads if not theirs else writes)
                 ours.append(writes if len(theirs) == 1 else reads)
-            self.pid = spawn_in(work_folder(told, tool.name), argv, environ, theirs)
-            self.pidfd = pidfd_of(self.pid)
+            self.started = Started(spawn_in(work_folder(told, tool.name), argv, environ, theirs))
         except (OSError, LaunchError):
             for fd in ours:
                 os.close(fd)
@@ -226,10 +231,14 @@ class Process:
 
     def end(self) -> None:
         """Let it end: its input ends first."""
+        self.close()
+        end_all([self.started])
+
+    def close(self) -> None:
+        """End its input, and listen to it no more."""
         self.on_data = self.on_end = None
         for stream in (self._in, self._out, self._err):
             stream.close()
-        end_all([self])
 
     def last_words(self) -> str:
         """Return the last line of its standard error, as plain text."""
@@ -278,34 +287,3 @@ def work_folder(told: Told, name: str) -> str:
     from sandbox.tools import WORK
 
     return "/" if told.state is None else State(told.state).folder(WORK, name)
-
-
-def end_all(processes: list[Process]) -> None:
-    """End processes whose input has ended: in good order, else by force, with all they started."""
-    for number, wait_s in ((0, END_S), (signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
-        for each in processes:
-            if number:
-                _signal_group(each.pid, number)
-        until = monotonic() + wait_s
-        processes = [each for each in processes if not _is_gone(each, until)]
-    for each in processes:
-        os.close(each.pidfd)
-
-
-def _is_gone(process: Process, until: float) -> bool:
-    """Wait for a process's end; reap it, and kill what it left in its group."""
-    poll = select.poll()
-    poll.register(process.pidfd, select.POLLIN)
-    if not poll.poll(max(0, int((until - monotonic()) * 1000))):
-        return False
-    _signal_group(process.pid, signal.SIGKILL)
-    os.waitpid(process.pid, 0)
-    os.close(process.pidfd)
-    return True
-
-
-def _signal_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        return

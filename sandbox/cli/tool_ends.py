@@ -1,0 +1,142 @@
+"""How a tool's server ends: in good order, else by force, with all that it started (R53).
+
+Its input ends first, then it is asked to end, then it is killed.  A bridge that has been killed
+itself does nothing of this, and one whose wire has ended has no time for it.  So each server has
+a guard: a process of its own, forked from the bridge, that does nothing until the bridge's end
+of a pipe is closed, whoever closed it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+from time import monotonic
+
+from shells.children import pidfd_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+END_S = 2.0
+"""How long a server may take to end once its input has, and again once it is told to."""
+STEPS = (0, signal.SIGTERM, signal.SIGKILL)
+
+
+class Started:
+    """A server's process: its number, its descriptor, and the bridge's end of its guard's pipe."""
+
+    __slots__ = ("life", "pid", "pidfd")
+
+    def __init__(self, pid: int) -> None:
+        """Take a child that leads a group of its own; without a guard it is killed (OSError)."""
+        self.pid = pid
+        self.pidfd = pidfd_of(pid)
+        try:
+            self.life = _guarded(pid, self.pidfd)
+        except OSError:
+            signal_group(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(self.pidfd)
+            raise
+
+    def is_gone(self, until: float) -> bool:
+        """Wait for its end; reap it, and kill what it left in its group."""
+        if not _has_ended(self.pidfd, until):
+            return False
+        signal_group(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.let_go()
+        return True
+
+    def let_go(self) -> None:
+        """Close what is held of it; its guard ends it, if it hasn't ended."""
+        os.close(self.pidfd)
+        os.close(self.life)
+
+
+def end_all(started: list[Started]) -> None:
+    """End servers whose input has ended."""
+    for number in STEPS:
+        for each in started:
+            if number:
+                signal_group(each.pid, number)
+        started = await_ends(started, monotonic() + END_S)
+    for each in started:
+        each.let_go()
+
+
+def await_ends(started: list[Started], until: float) -> list[Started]:
+    """Wait for the ends of servers; return those that still run."""
+    return [each for each in started if not each.is_gone(until)]
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to the group that a server leads."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _has_ended(pidfd: int, until: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(0, int((until - monotonic()) * 1000))))
+
+
+def _guarded(pid: int, pidfd: int) -> int:
+    """Fork a server's guard; return the descriptor by whose end it knows that it must act."""
+    told, life = os.pipe2(os.O_CLOEXEC)
+    try:
+        between = os.fork()
+        if between == 0:
+            _become_guard(pid, pidfd, told)
+        if os.waitpid(between, 0)[1] != 0:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    except OSError:
+        os.close(life)
+        raise
+    finally:
+        os.close(told)
+    return life
+
+
+def _become_guard(pid: int, pidfd: int, told: int) -> NoReturn:
+    """Guard a server from a child's child, which its bridge needn't reap."""
+    status = 1
+    try:
+        if os.fork() == 0:
+            os.setsid()  # neither the terminal's signals nor the end of the run's group are for it
+            _hold_only(pidfd, told)
+            _guard(pid, pidfd, told)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _hold_only(*kept: int) -> None:
+    """Close all but a few descriptors: a listener or a log that is held here would look alive."""
+    at = 0
+    for fd in sorted(kept):
+        os.closerange(at, fd)
+        at = fd + 1
+    os.closerange(at, os.sysconf("SC_OPEN_MAX"))
+
+
+def _guard(pid: int, pidfd: int, told: int) -> None:
+    """Wait for a server's end, or its bridge's, and end the server then."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(told, select.POLLIN)
+    ready = [fd for fd, _ in poll.poll()]
+    if told not in ready:
+        return  # its bridge sees to the rest
+    for number in STEPS:
+        if number:
+            signal_group(pid, number)
+        if _has_ended(pidfd, monotonic() + END_S):
+            break
+    signal_group(pid, signal.SIGKILL)
