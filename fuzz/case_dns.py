@@ -14,7 +14,7 @@ from typing import Any
 from dnslib import QTYPE, RCODE, RR, SRV, TXT, DNSRecord
 
 from fuzz.case_calls import HELD_MAX_BYTES, LIMITS, compare, policy_of
-from fuzz.case_files import Case, Outcome, Suite, Way, says, segments, unknown
+from fuzz.case_files import Case, Outcome, Suite, Way, right_outcomes, says, segments, unknown
 from proto.calls.query import ENTROPY_BYTES, Desk, serve_datagram, serve_stream
 from proto.commands import DATAGRAMS, Receive, Send
 from proto.policy.endpoints import Endpoints
@@ -228,17 +228,22 @@ def differences(came: Outcome, due: Outcome) -> list[str]:
 
 def _several(came: Outcome, due: Outcome) -> list[str]:
     """Compare answers with those due, each by its query's id, those of one id in their order."""
-    asks = [each for one in due["each"] for each in one.get("asks", [])]
-    may = [each for one in due["each"] for each in one.get("may_ask", [])]
-    found = _asked(came, {"asks": asks, "may_ask": may})
+    found: list[str] = []
     if len(came["queries"]) < len(due["each"]):
         found.append(f"{len(due['each'])} answers are due to {len(came['queries'])} queries")
-    left = list(came["answers"])
+    left, took = list(came["answers"]), []
     # One query more than answers are due to may stand there: the last, cut short.
     for query, one in zip(came["queries"], due["each"], strict=False):
         at = next((n for n, each in enumerate(left) if each["id"] == int(query[:4], 16)), None)
         mine = [] if at is None else [left.pop(at)]
-        found += _one(came, mine, [query], one)
+        right = [
+            (_one(came, mine, [query], each), each) for each in right_outcomes({"expect": one})
+        ]
+        differing, outcome = next((each for each in right if not each[0]), right[0])
+        found += differing
+        took.append(outcome)
+    asks, may = ([a for one in took for a in one.get(key, [])] for key in ("asks", "may_ask"))
+    found += _asked(came, {"asks": asks, "may_ask": may, **due})
     return found + compare("answers beyond those due", left, [])
 
 

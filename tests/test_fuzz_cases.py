@@ -643,9 +643,21 @@ THEN_AN_ANSWER: Case = TWO_QUERIES | {
     },
 }
 
+EITHER: Case = TWO_QUERIES | {
+    "id": "dns-7",
+    "expect": {
+        "verdict": "answers",
+        "each": [
+            {"verdict": "drop", "also_ok": [{"verdict": "refuse"}, TWO_ANSWERS[0]]},
+            {"verdict": "drop", "asks": [], "also_ok": [TWO_ANSWERS[1]]},
+        ],
+        "never_dials": ["other.example.com"],
+    },
+}
+
 RIGHT: list[tuple[Suite, Case]] = [
     *((DNS, case) for case in (AN_ADDRESS, A_TEXT, NO_NAME, NO_QUERY, TWO_QUERIES, THEN_AN_ANSWER)),
-    (DNS, IN_CAPITALS),
+    *((DNS, case) for case in (IN_CAPITALS, EITHER)),
     *((HTTP, case) for case in (TUNNEL, POST, REFUSED, HALF_BODY, BAD_ANSWER, CUT_SHORT)),
     *((HTTP, case) for case in (PIPELINED, TWO_SERVED, SAME_STATUS, SERVERS_ERROR)),
     *((HTTP, case) for case in (SAME_HOST, TUNNEL_BEHIND, ASKED_AGAIN, SWITCHED)),
@@ -888,6 +900,8 @@ WRONG: list[tuple[Suite, Case, str, Any]] = [
     (HTTP, A_LENGTH, "expect.client.content_length", "6"),
     (HTTP, NO_LENGTH, "expect.client.content_length", 0),
     (HOSTS, OTHER_LETTERS, "expect.asks", ["other.test"]),
+    (DNS, EITHER, "expect.each", [{"verdict": "drop", "also_ok": TWO_ANSWERS}, TWO_ANSWERS[0]]),
+    (DNS, EITHER, "expect.asks", ["TXT db.example.com"]),
     (DNS, IN_CAPITALS, "expect.asks", []),
     (DNS, IN_CAPITALS, "config.outside", {"TXT x.example.com": ["x"]}),
     (HELLO, SILENT, "expect.verdict", "wait"),

@@ -60,7 +60,7 @@ class OriginTarget(msgspec.Struct, frozen=True, gc=False):
 
 
 class AsteriskTarget(msgspec.Struct, frozen=True, gc=False):
-    """Asterisk-form: the proxy itself."""
+    """Asterisk-form: the proxy itself, asked by OPTIONS."""
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -88,7 +88,7 @@ def read_target(head: RequestHead) -> RequestTarget:
         return ConnectTarget(name, port)
     if head.target.startswith(b"/"):
         return OriginTarget(head.target)
-    if head.target == b"*":
+    if head.target == b"*" and head.method == "OPTIONS":  # of others it is no target (§3.2.4)
         return AsteriskTarget()
     target = parse_absolute(head.target, head.method)
     if host != target.authority:

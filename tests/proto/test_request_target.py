@@ -182,6 +182,13 @@ def test_only_options_asks_about_the_server_itself() -> None:
     asked = AbsoluteTarget("example.com", 80, b"*")
     assert target_of("OPTIONS", b"http://example.com", b"example.com") == asked
     assert target_of("OPTIONS", b"*", b"example.com") == AsteriskTarget()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "options", "TRACE", "PRI"])
+def test_only_options_may_ask_about_the_proxy_itself(method: str) -> None:
+    """RFC 9112 §3.2.4: the asterisk is no target of any other method."""
+    with pytest.raises(MalformedRequest):
+        target_of(method, b"*", b"example.com")
     path = AbsoluteTarget("example.com", 80, b"/")
     assert target_of("OPTIONS", b"http://example.com/", b"example.com") == path
 
