@@ -15,7 +15,7 @@ import tempfile
 
 from sandbox.cli.flags import Flag, UsageError, describe, read_flags
 from sandbox.confinement import Confinement, Proxied, Reaching
-from sandbox.errors import LaunchError, SandboxError
+from sandbox.errors import LaunchError, SandboxError, one_line
 from sandbox.kinds import Nested
 from sandbox.place import Place, an_object
 from sandbox.spec_file import placed
@@ -98,7 +98,8 @@ def main(words: list[str]) -> int:
         rows = [{"probe": what, "result": word, "why": why} for what, word, why in results]
         print(json.dumps(rows, indent=1))
     else:
-        print("\n".join(lines(results, notes)))
+        # A submodule's path is the choice of whoever made the repository.
+        print("\n".join(map(one_line, lines(results, notes))))
     return 1 if any(word == "leaked" for _, word, _ in results) else 0
 
 

@@ -7,6 +7,7 @@ process can be read inside.  What has to be opened at each start stands there as
 
 from __future__ import annotations
 
+from sandbox.errors import one_line
 from sandbox.linux import plan as p
 from sandbox.linux import view as v
 
@@ -98,8 +99,8 @@ def explain(plan: p.Plan, guards: Guards = ()) -> str:
         lines += ["", "Landlock", "  abstract sockets of the machine are closed"]
     if plan.inside is not None:
         lines += ["", "inside, before the program", *_stage(plan.inside)]
-    lines += ["", f"filter\n  {len(plan.filter) // 8} instructions, 8 bytes each"]
-    lines += ["", f"descriptors\n  {' '.join(plan.descriptors)}", "", "environment"]
+    lines += ["", "filter", f"  {len(plan.filter) // 8} instructions, 8 bytes each"]
+    lines += ["", "descriptors", f"  {' '.join(plan.descriptors)}", "", "environment"]
     lines += [f"  {name}={value}" for name, value in plan.environment.items()] or ["  as it is"]
     lines += ["", "proxy"]
     if plan.proxy is None:
@@ -107,7 +108,8 @@ def explain(plan: p.Plan, guards: Guards = ()) -> str:
     else:
         lines.append(f"  127.0.0.1:{plan.port} inside" if plan.port else "  local ports alone")
         lines += [f"  {name}: {value}" for name, value in plan.proxy.items()]
-    return "\n".join(lines)
+    # A submodule's path is the choice of whoever made the repository.
+    return "\n".join(map(one_line, lines))
 
 
 def _stage(inside: Inside) -> list[str]:

@@ -12,8 +12,9 @@ import stat
 
 from sandbox.errors import LaunchError, Unsupported
 from sandbox.linux import environment, etc_files
-from sandbox.linux.own import Own, find_own
+from sandbox.linux.own import Own, find_own, links_to
 from sandbox.linux.values import Value
+from sandbox.linux.walk import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class Facts(Value):
     """The kernel's Landlock ABI where a wall needs it; 0 for none, and where none does."""
     paths: dict[str, Found]
     """Every path the confinement names, home and state, and what `repositories` has."""
+    home_links: tuple[tuple[str, str], ...] = ()
+    """The links by which HOME names the home, each with what it leads to."""
+    state_links: tuple[str, ...] = ()
+    """The folders that hold a link on the way to Link's settings, or to the home."""
     git_settings: tuple[str, ...] = ()
     """The person's and the machine's own files of git's settings, there or not."""
     repositories: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a value's default, never changed
@@ -134,6 +139,7 @@ def gather(
     system = tuple(_shown("/" + name) for name in SYSTEM + ROOT_LINKS if _counts(name))
     own = find_own()
     search = os.environ.get("PATH", "")
+    told = os.environ.get("HOME", "")
     return Facts(
         arch=arch,
         uid=os.getuid(),
@@ -148,7 +154,9 @@ def gather(
         authorities=own_authorities(),
         userns_limit_writable=not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY,
         landlock=_landlock() if landlock or programs is not None else 0,
-        paths={path: look_at(path) for path in [*named, home, state]},
+        paths={path: look_at(path) for path in [*named, home, state, default_settings(home)]},
+        home_links=_links(told) if os.path.isabs(told) else (),
+        state_links=links_to(state, told),
         git_settings=git_settings(home),
         repositories=repositories,
         programs=_programs(programs, search),
@@ -182,6 +190,16 @@ def _landlock() -> int:
     from sandbox.linux.landlock import abi
 
     return abi()
+
+
+def default_settings(home: str) -> str:
+    """Return where Link's settings are, unless LNK_HOME names others."""
+    return f"{home}/.lnk"
+
+
+def _links(path: str) -> tuple[tuple[str, str], ...]:
+    """Return the links on the way of a path, each with what it leads to."""
+    return tuple((link, os.readlink(link)) for link in walk(path).links)
 
 
 def git_settings(home: str) -> tuple[str, ...]:

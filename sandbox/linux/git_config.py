@@ -54,7 +54,8 @@ def parse(data: bytes) -> "list[tuple[bytes, bytes | None]]":
             section, at = _section(text, at + 1)
         elif byte in LETTERS:
             name, value, at = _variable(text, at)
-            found.append((section + name, value))
+            # A name is C's to git: `[core "hookspath<NUL>"]` names core.hookspath.
+            found.append(((section + name).partition(b"\0")[0], value))
         else:
             raise _error(text, at)
     return found

@@ -10,7 +10,17 @@ A part of the launcher, and so of each start: it imports what is built into the 
 import posix
 import sys
 
-ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
+ENOENT, E2BIG, EAGAIN, ENOMEM, ENOTDIR, ELOOP = 2, 7, 11, 12, 20, 40
+ENFILE, EMFILE, EFBIG, ENOSPC = 23, 24, 27, 28
+CURES = {
+    EAGAIN: "end some of your processes, or raise their limit (ulimit -u)",
+    ENOMEM: "end some of your processes, or raise the limit of memory (ulimit -v)",
+    ENFILE: "end something that holds many open",
+    EMFILE: "raise the limit of them (ulimit -n)",
+    EFBIG: "raise the limit of a file's length (ulimit -f)",
+    ENOSPC: "make room",
+}
+"""What to do where a process gets no more of something; each start takes some of all of them."""
 ARGUMENTS_MAX = 9000
 """bubblewrap's own MAX_ARGS."""
 
@@ -122,7 +132,7 @@ def _opened(path: str) -> int:
         if error.errno in (ENOENT, ENOTDIR):
             raise launch_error("files", ENOENT, f"{path} does not exist any more.") from None
         raise launch_error(
-            "files", error.errno or 0, f"{path} can't be opened: {error.strerror}."
+            "files", error.errno or 0, f"{path} can't be opened: {said(error)}."
         ) from None
     if posix.readlink(f"/proc/self/fd/{fd}") != path or _is_link(fd):
         raise launch_error(
@@ -146,6 +156,18 @@ def memory(data: bytes, given: "list[int]") -> int:
 
 def _bytes(text: str) -> bytes:
     return text.encode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def said(error: OSError) -> str:
+    """Return the kernel's words for an error, with what to do where that can be told."""
+    cure = CURES.get(error.errno or 0)
+    return f"{error.strerror}: {cure}" if cure else str(error.strerror)
+
+
+def not_started(error: OSError) -> "LaunchError":
+    """Return what a start is refused with that lacks something every process needs."""
+    words = f"the sandbox could not be started: {said(error)}."
+    return launch_error("start", error.errno or 0, words)
 
 
 def launch_error(step: str, errno: int, message: str) -> "LaunchError":

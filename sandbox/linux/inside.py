@@ -42,7 +42,7 @@ COULD_NOT, NOT_RUN, NOT_FOUND = 125, 126, 127
 ENOENT, ENOEXEC, EACCES, ENOSYS = 2, 8, 13, 38
 SHELL = b"/bin/sh"
 SETTINGS_MAX = 4 << 20
-IGNORED = (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ)
+CHANGED = (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ)
 """What Python changed.  The program gets them as a machine starts with them, and pid 1 gets no
 signal that it has no handler for, its own SIGPIPE too."""
 RELAY = "proxy-inside"
@@ -81,8 +81,10 @@ def main(words: "list[str]") -> "NoReturn":
         told = Settings(marshal.loads(_taken(int(words[0]))))  # noqa: S302 - the launcher's own
         names = int(words[1])
         posix.set_inheritable(names, False)
-        for number in IGNORED:
-            _signal.signal(number, _signal.SIG_DFL)
+        for number in CHANGED:
+            # Python leaves a SIGINT alone that was ignored, as the launcher has it for `&`.
+            if number != _signal.SIGINT or _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, _signal.SIG_DFL)
         libc = Libc()
         libc.call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
         if told.reached:

@@ -32,6 +32,7 @@ from sandbox.linux.given import (
     hold_standard_streams,
     launch_error,
     memory,
+    not_started,
     stand_apart,
 )
 from sandbox.linux.keeper import fork as fork_keeper
@@ -65,6 +66,10 @@ WATCHED = (
 )  # fmt: skip
 DEFAULTED = (*WATCHED, _signal.SIGPIPE, _signal.SIGXFSZ)
 """What Python or the caller changed: the program gets them as a machine starts with them."""
+IGNORABLE = (*TO_GROUP, *TO_PROGRAM, _signal.SIGTSTP)
+"""Of them, what stays ignored for both where the caller ignores it, as nohup(1) and `&` have it."""
+MEMORY_DEVICES = 1
+"""The major number of null, zero, full and random."""
 
 
 def run(
@@ -79,13 +84,30 @@ def run(
     of its own; None without one.  Raises LaunchError where the sandbox can't be started (125),
     or the program found (127) or run (126).
     """
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, (*WATCHED, _signal.SIGTTOU))
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # an ignored one would never be waited for
+    heeded = [number for number in WATCHED if number not in _ignored()]
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (*heeded, _signal.SIGTTOU))
+    try:
+        sandbox = _started(kept, argv, environ, serve)
+    except OSError as error:
+        raise not_started(error) from None
+    sandbox.wait()
+
+
+def _started(
+    kept: Kept,
+    argv: "list[str]",
+    environ: "dict[bytes, bytes]",
+    serve: "Serve | None",
+) -> "Sandbox":
+    """Return a sandbox that starts; raise as `run` does, and OSError for what a process lacks."""
     cwd = _working_folder()
     hold_standard_streams()
-    if posix.fstat(0).st_mode & 0o170000 == 0o100000:
-        from sandbox.linux.given_input import copy
+    for fd in (0, 1, 2):
+        if _could_be_opened_anew(fd):
+            from sandbox.linux.given_input import copy
 
-        copy()
+            copy(fd)
     keeps_terminal = kept.inside is not None and kept.inside["terminal"]
     if not keeps_terminal and any(map(posix.isatty, (0, 1, 2))):
         from sandbox.linux.background import leave_terminal
@@ -106,6 +128,10 @@ def run(
         from sandbox.linux.path_sockets import mask
 
         kept.arguments = mask(kept.arguments, kept.sockets)
+    if posix.geteuid() == 0:
+        from sandbox.linux.etc_closed import mask as mask_closed
+
+        kept.arguments = mask_closed(kept.arguments)
     held = _hold(kept)
     try:
         sandbox = Sandbox(kept, [path, *argv[1:]], environ, here, held)
@@ -116,7 +142,7 @@ def run(
     if kept.wire is not None:
         assert serve is not None
         sandbox.have_proxy(serve, kept.wire, kept.state)
-    sandbox.wait()
+    return sandbox
 
 
 class Sandbox:
@@ -542,6 +568,22 @@ class Sandbox:
             return b""
 
 
+def _ignored() -> "list[int]":
+    """Return the signals that whoever started us ignores, and wants ignored."""
+    return [number for number in IGNORABLE if _signal.getsignal(number) == _signal.SIG_IGN]
+
+
+def _could_be_opened_anew(fd: int) -> bool:
+    """Tell whether a stream is of a file or a device: by /proc/self/fd it could be written."""
+    about = posix.fstat(fd)
+    match about.st_mode & 0o170000:
+        case 0o100000 | 0o060000:
+            return True
+        case 0o020000:
+            return posix.major(about.st_rdev) != MEMORY_DEVICES and not posix.isatty(fd)
+    return False
+
+
 def _is_there(path: str) -> bool:
     try:
         posix.lstat(path)
@@ -632,9 +674,11 @@ def _spawn(path: str, argv: "list[str]", group: int) -> int:
 
     A terminal's Ctrl-C then reaches the launcher alone, which forwards it.
     """
+    ignored = _ignored()
+    defaulted = [number for number in DEFAULTED if number not in ignored]
     try:
         return posix.posix_spawn(
-            path, argv, {}, setpgroup=group, setsigmask=(), setsigdef=DEFAULTED
+            path, argv, {}, setpgroup=group, setsigmask=(), setsigdef=defaulted
         )
     except OSError as error:
         raise launch_error(

@@ -31,7 +31,7 @@ import time
 from sandbox.linux.kept import read_json
 from sandbox.linux.walk import FILE, FOLDER, KIND
 
-EPERM, ENOENT, ENXIO, EACCES, EEXIST, EROFS = 1, 2, 6, 13, 17, 30
+EPERM, ENOENT, ENXIO, EACCES, EEXIST, ENFILE, EMFILE, EROFS = 1, 2, 6, 13, 17, 23, 24, 30
 ENAMETOOLONG, ENOTEMPTY, ELOOP = 36, 39, 40
 STICKY = 0o1000
 FOLDER_MODE, FILE_MODE = STICKY | 0o755, STICKY | 0o644
@@ -343,7 +343,10 @@ def _share(run: Run, path: str, made: Made) -> None:
     except BlockingIOError:
         raise Raced from None  # it is being taken away
     except PermissionError:
-        raise _error(EACCES, f"{path} belongs to another user, who may take it away.") from None
+        raise _error(
+            EACCES,
+            f"{path} belongs to another user, who may take it away: have them remove it.",
+        ) from None
     except OSError as error:
         if error.errno in (ELOOP, ENXIO):  # a link, or a socket
             raise Raced from None
@@ -357,6 +360,8 @@ def _make(run: Run, path: str, kind: int) -> None:
         run.unmade.add(path)
         return
     folder = _held_folder(run, path)
+    # Another user's run has to see that it is empty, or it can't rest on it.
+    before = posix.umask(0o022)
     try:
         if kind == FOLDER:
             posix.mkdir(name, FOLDER_MODE, dir_fd=folder)
@@ -378,6 +383,8 @@ def _make(run: Run, path: str, kind: int) -> None:
             f"{path} can't be held while the sandbox runs: {above} can't be written "
             f"({error.strerror}){cure}.",
         ) from None
+    finally:
+        posix.umask(before)
     run.entries.append((path, _made(about)))
 
 
@@ -439,9 +446,9 @@ def _away(entry: Entry, held: "set[Made]", folders: "dict[str, int]") -> bool:
     above, _, name = path.rpartition("/")
     folder = folders.get(above, -1)
     opened = -1
-    if folder < 0:
-        folder = opened = _folder(above)
     try:
+        if folder < 0:
+            folder = opened = _folder(above)
         return folder < 0 or _removed(name, folder, made, held)
     except OSError as error:
         return error.errno in (ENOENT, ENOTEMPTY, EEXIST, EROFS)
@@ -503,7 +510,9 @@ def _folder(path: str) -> int:
     """Open the folder that a placeholder lies in, -1 where its name leads elsewhere now."""
     try:
         fd = posix.open(path, posix.O_PATH | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in (EMFILE, ENFILE):
+            raise  # of the folder it says nothing
         return -1
     if posix.readlink(f"/proc/self/fd/{fd}") != path:
         posix.close(fd)

@@ -18,7 +18,15 @@ from __future__ import annotations
 from sandbox.confinement import Confinement, Proxied, Reached, Reaching
 from sandbox.errors import LaunchError
 from sandbox.linux import environment, etc_files, local
-from sandbox.linux.facts import FILE, FOLDER, LINK, MISSING, UNREADABLE, Facts
+from sandbox.linux.facts import (
+    FILE,
+    FOLDER,
+    LINK,
+    MISSING,
+    UNREADABLE,
+    Facts,
+    default_settings,
+)
 from sandbox.linux.values import Value, replaced
 from sandbox.linux.walk import inside
 
@@ -207,10 +215,14 @@ class View:
         held = self.table.get(path)
         if held is not None and held.how == SYSTEM and key == "read":
             return
-        if path in WHOLE_PLACES or any(inside(path, place) for place in CLOSED_PLACES):
+        for place in CLOSED_PLACES:
+            if inside(path, place):
+                raise _refused(0, key, path, f", and no sandbox shows anything of {place}: leave "
+                               "it out, and keep what the program needs elsewhere.")  # fmt: skip
+        if path in WHOLE_PLACES:
             raise _refused(0, key, path, ", which no sandbox opens whole: "
                            "name what of it the program needs.")  # fmt: skip
-        if inside(path, self.facts.state) or inside(path, self.facts.paths[self.facts.state].real):
+        if any(inside(path, place) for state in self._states() for place in state):
             raise _refused(0, key, path, ": Link's settings stay closed. Leave it out, "
                            "and keep what the program needs elsewhere.")  # fmt: skip
         found = self.facts.paths[self.facts.home if path == self.home else path]
@@ -235,6 +247,11 @@ class View:
             return
         if home not in self.table and self.nearest_shown(home) is None:
             self._put(OWN, home, "its own home, empty", perms="0700")
+        for link, target in self.facts.home_links:
+            # HOME says it as a person does; what shows the link's folder has it already.
+            held = self.nearest(link)
+            if link not in self.table and (held is None or held.how == OWN):
+                self._put(LINKED, link, "the home, as HOME names it", target)
 
     def _hide(self, hide: tuple[str, ...]) -> None:
         for path in hide:
@@ -253,15 +270,33 @@ class View:
             opened = any(m.how in (READ, WRITE) and inside(m.at, real) for m in self.table.values())
             self._put(HIDDEN, real, "hidden", perms="0755" if opened else "0000")
 
+    def _states(self) -> list[tuple[str, str]]:
+        """Return Link's settings, each as it is named and without links.
+
+        Those of LNK_HOME, and those in the home, which a command has that is told of no others.
+        """
+        named = dict.fromkeys((self.facts.state, default_settings(self.facts.home)))
+        return [(one, self.facts.paths[one].real) for one in named if one in self.facts.paths]
+
     def _close_state(self) -> None:
-        state = self.facts.paths[self.facts.state]
-        if self.nearest_shown(state.real) is None:
-            return
-        if state.kind not in (FOLDER, LINK):
-            raise LaunchError(
-                "files", 2, f"Link's settings {state.real} are {state.kind}: make the folder."
-            )
-        self._put(MASK, state.real, "Link's settings", perms="0000")
+        for state, real in self._states():
+            kind = self.facts.paths[state].kind
+            if self.nearest_shown(real) is None:
+                continue
+            if kind in (FOLDER, LINK):
+                self._put(MASK, real, "Link's settings", perms="0000")
+            elif state == self.facts.state:
+                raise LaunchError(
+                    "files", 2, f"Link's settings {real} are {kind}: make the folder."
+                )
+        for folder in self.facts.state_links:
+            held = self.nearest(folder, itself=True)
+            if held is not None and held.how == WRITE:
+                # Led elsewhere it would name settings of the sandbox's own, tools among them.
+                raise LaunchError(
+                    "files", 0, f"write names {held.at}, and a link in {folder} leads to Link's "
+                    "settings: have LNK_HOME and HOME name their folders themselves.",
+                )  # fmt: skip
 
     def _reach(self, reached: tuple[Reached, ...]) -> None:
         """Show the folders of the proxies that it reaches: its relay makes sockets there."""

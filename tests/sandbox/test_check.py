@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import socket
 import stat
 import subprocess
@@ -17,7 +18,7 @@ from sandbox.cli import check
 from sandbox.linux import prober
 from sandbox.linux.landlock import SCOPE_ABI, abi
 from sandbox.linux.values import replaced
-from tests.sandbox import lnk
+from tests.sandbox import lnk, projects
 from tests.sandbox.test_exec_mutants import changed
 from tests.sandbox.test_plan import confined, planned
 
@@ -478,3 +479,21 @@ def test_confinements_by_chance_hold_and_work(installed, who, folder, pytestconf
         code, found = checked(installed, who, keys)
         assert code == 0
         assert {row[0] for row in bad(found).values()} <= {"open"}, bad(found)
+
+
+def test_a_name_that_others_chose_stays_on_its_line(installed, who, folder, tmp_path):
+    """A submodule's path comes with the repository, and could hide what leaked."""
+    name = "s\x1b[31m\nblocked  all"
+    made = str(tmp_path / "made")
+    os.makedirs(f"{made}/{name}")
+    projects.git_alone(made, "init", "-q")
+    added = ("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{name}")
+    projects.git_alone(made, *added)
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    for above, folders, files in os.walk(folder):
+        for one in ("", *folders, *files):
+            os.chown(f"{above}/{one}", who.uid, who.gid)
+    request = {"name": "box", "write": [folder], "read": [], "commands": "any", "net": "closed"}
+    done = installed.run(who, "check", "--policy", input=json.dumps({"confinement": request}))
+    assert f"move {folder}/s\\x1b[31m\\nblocked  all/.git away" in done.stdout, done.stderr
+    assert "\x1b" not in done.stdout

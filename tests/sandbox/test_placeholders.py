@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -83,6 +84,35 @@ def test_a_run_makes_and_takes_away_what_is_missing(begin, settings, work):
     run.end()
     assert everything(work) == []
     assert journal_of(settings) == ["lock"]
+
+
+def test_others_see_that_it_is_empty_whatever_the_umask(begin, work):
+    """Else another user's run wouldn't know it for one, and couldn't keep it from going."""
+    before = os.umask(0o077)
+    try:
+        begin({f"{work}/.git": FOLDER, f"{work}/file": FILE})
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(os.stat(f"{work}/{name}").st_mode) for name in (".git", "file")]
+    assert modes == [0o1755, 0o1644]
+
+
+def test_what_a_process_has_too_many_open_for_is_no_race(begin, work, monkeypatch):
+    os.mkdir(f"{work}/a")
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    journal = Journal(f"{work}/settings")
+    os.mkdir(journal.settings, 0o700)
+    with journal.locked():
+        monkeypatch.setattr(placeholders, "_folder", refused)
+        with pytest.raises(OSError, match="Too many open files"):
+            journal.begin({f"{work}/a/.git": FOLDER}, [])
+        monkeypatch.undo()
+    journal.sweep()
+    assert journal_of(journal.settings) == ["lock"]
 
 
 def test_the_journal_is_the_users_alone(begin, settings, work):

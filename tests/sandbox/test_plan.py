@@ -136,6 +136,45 @@ def windows(items: list, length: int) -> list[list]:
     return [items[at : at + length] for at in range(len(items) - length + 1)]
 
 
+def test_a_home_that_is_reached_by_a_link_is_there_by_its_name():
+    links = (("/data", "/mnt/data"), ("/u/ann", "../home/ann"))
+    made = view(planned(confined(write=("/work/a",)), home_links=links))
+    assert made == {HOME: "own", "/work/a": "write", "/data": "link", "/u/ann": "link"}
+    arguments = bubblewrap.arguments(planned(confined(), home_links=links))
+    assert ["--symlink", "../home/ann", "/u/ann"] in windows(arguments, 3)
+
+
+@pytest.mark.parametrize("link", ["/bin", "/usr/ann", "/work/a/ann", HOME])
+def test_a_link_is_made_only_where_nothing_is_shown(link):
+    usual = planned(confined(write=("/work/a",)))
+    assert planned(confined(write=("/work/a",)), home_links=((link, "/x"),)) == usual
+
+
+def test_settings_in_the_home_are_closed_where_others_are_used():
+    other = {"state": "/srv/lnk"}
+    paths = {"/srv/lnk": facts.Found(facts.FOLDER, "/srv/lnk")}
+    usual = machine([])
+    made = p.plan(
+        confined(read_home=True), replaced(usual, **other, paths={**usual.paths, **paths})
+    )
+    assert view(made) == {HOME: "read", STATE: "mask"}
+    gone = {STATE: facts.Found(facts.MISSING, STATE)}
+    made = p.plan(
+        confined(read_home=True), replaced(usual, **other, paths={**usual.paths, **paths, **gone})
+    )
+    assert view(made) == {HOME: "read"}
+
+
+def test_a_written_folder_holds_no_link_to_the_settings():
+    said = refusal(confined(write=("/work",)), state_links=("/work/a",))
+    assert said == (
+        "write names /work, and a link in /work/a leads to Link's settings: have LNK_HOME and HOME "
+        "name their folders themselves."
+    )
+    planned(confined(read=("/work",)), state_links=("/work/a",))
+    planned(confined(write=("/work",), hide=("/work/a",)), state_links=("/work/a",))
+
+
 def test_an_older_bubblewrap_mounts_by_path_what_was_looked_at():
     old = facts.Bubblewrap("/usr/bin/bwrap", holds_folders=False, disables_userns=False)
     made = planned(confined(write=("/work/a",), read=("/work/b",)), bubblewrap=old)
@@ -436,12 +475,18 @@ def test_a_folder_beside_the_code_in_a_virtual_environment_may_be_written():
 
 
 @pytest.mark.parametrize("key", ["read", "write"])
-@pytest.mark.parametrize(
-    "path",
-    ["/", "/etc", "/home", "/tmp", "/var", "/run", "/run/user/1000", "/proc/1", "/sys", "/dev/shm"],
-)  # fmt: skip
+@pytest.mark.parametrize("path", ["/", "/etc", "/home", "/tmp", "/var"])
 def test_what_is_the_machines_is_never_opened_whole(key, path):
     assert f"{key} names {path}, which no sandbox opens whole" in refusal(
+        confined(**{key: (path,)})
+    )
+
+
+@pytest.mark.parametrize("key", ["read", "write"])
+@pytest.mark.parametrize("path", ["/run", "/run/user/1000", "/proc/1", "/sys", "/dev/shm"])
+def test_what_is_the_kernels_or_a_services_is_never_opened(key, path):
+    place = f"/{path.split('/')[1]}"
+    assert f"{key} names {path}, and no sandbox shows anything of {place}: " in refusal(
         confined(**{key: (path,)})
     )
 
@@ -690,3 +735,11 @@ def test_a_loopback_has_a_wire_that_joins_its_ports_and_nothing_that_points_at_o
     assert (made.proxy["hosts"], made.proxy["no_internet"]) == ([], True)
     assert not [name for name in made.environment if "PROXY" in name.upper()]
     assert "local ports alone" in bubblewrap.explain(made)
+
+
+def test_a_name_that_others_chose_is_explained_on_its_line_alone():
+    made = planned(confined(write=("/work/a",)))
+    name = "/work/a/s\x1b[31m\n  closed     /home\udce9"
+    text = bubblewrap.explain(made, [(name, True, "a submodule's")])
+    assert "  read only  /work/a/s\\x1b[31m\\n  closed     /home\\udce9  (a submodule's)" in text
+    assert text.isascii()

@@ -257,7 +257,7 @@ def test_the_program_gets_a_persons_variables_and_no_more(installed, who):
         (["--read", ".lnk"], "Link's settings stay closed"),
         (["--write", ".lnk/sandbox"], "Link's settings stay closed"),
         (["--write", "/"], "whole machine"),
-        (["--read", "/run"], "read names /run, which no sandbox opens whole"),
+        (["--read", "/run"], "read names /run, and no sandbox shows anything of /run"),
         (["--write", "/usr"], "write names /usr, which no sandbox opens whole"),
     ],
 )  # fmt: skip

@@ -1,0 +1,58 @@
+"""What of the folders of /etc isn't everybody's to read: closed inside, where root runs it.
+
+A file of /etc is copied only where everybody may read it, for run by root the sandbox's user is
+root, and what is root's alone would be read by ownership.  A folder is mounted whole, with what
+an administrator has put into it (a private key beside the certificates, a password in settings).
+So it is looked through at each start, and what others may not read has a mount over it.  A link is
+left: what it leads to is judged where it lies.
+
+Imported at a start by root, so it imports no `os`.
+"""
+
+import posix
+
+from sandbox.linux.dot_mounts import Layout, inserted
+
+READ, READ_AND_SEARCH = 0o004, 0o005
+
+
+def mask(arguments: "list[str | list[str]]", within: str = "/etc/") -> "list[str | list[str]]":
+    """Return bubblewrap's arguments with a mount over each entry that isn't everybody's to read.
+
+    within: what the folders that are looked through begin with.
+    """
+    folders = [
+        str(arguments[at + 2])
+        for at, one in enumerate(arguments)
+        if one == "--ro-bind" and str(arguments[at + 2]).startswith(within)
+    ]
+    mounts = {path: _over(path, is_folder) for one in folders for path, is_folder in closed_in(one)}
+    return inserted(arguments, Layout(arguments), mounts) if mounts else arguments
+
+
+def closed_in(folder: str) -> "list[tuple[str, bool]]":
+    """Return what in a folder others may not read, each with whether it is a folder."""
+    found: list[tuple[str, bool]] = []
+    waiting = [folder]
+    while waiting:
+        try:
+            entries = posix.scandir(waiting.pop())
+        except OSError:
+            continue  # it is no folder, or has just gone
+        with entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                needed = READ_AND_SEARCH if is_folder else READ
+                if entry.stat(follow_symlinks=False).st_mode & needed != needed:
+                    found.append((entry.path, is_folder))
+                elif is_folder:
+                    waiting.append(entry.path)
+    return found
+
+
+def _over(path: str, is_folder: bool) -> "list[str | list[str]]":
+    if is_folder:
+        return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
+    return ["--ro-bind", "/dev/null", path]  # mounted without devices, so it can't be opened
