@@ -4,7 +4,8 @@ The browser takes whatever listens at a port of localhost for one site with all 
 runs there, and keeps one set of cookies for them.  So neither side gets more of the other than
 the login needs: of the request no cookie and no password goes in, and of what the program says
 there is text to be read, which can neither run nor fetch anything, nor lead to another page:
-nobody was asked about one.
+nobody was asked about one.  A page of HTML in a CSP's sandbox has links, and one may be as large
+as the window: so of HTML the text alone is shown.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 
 from proto.codecs.body import BodyReader
 from proto.codecs.fields import HOP_BY_HOP, print_fields
+from proto.codecs.html_text import HtmlText
 from proto.codecs.http1 import (
     AnswerReader,
     RequestHead,
@@ -27,8 +29,10 @@ THE_PERSONS = frozenset({b"authorization", b"cookie", b"cookie2"})
 
 SAID_ANEW = HOP_BY_HOP | {b"content-length", b"expect", b"accept-encoding"}
 
-TYPES = re.compile(rb"text/(?:html|plain)(?:; ?charset=[0-9A-Za-z_-]{1,32})?", re.IGNORECASE)
-"""What a browser shows; of anything else it would make a file of the person's."""
+TYPES = re.compile(rb"text/(html|plain)(; ?charset=[0-9A-Za-z_-]{1,32})?", re.IGNORECASE)
+"""What is read: HTML, of which the text is shown, and text, as anything else is."""
+UTF_8 = b"; charset=utf-8"
+"""The charset of HTML that doesn't say its own here."""
 
 INERT = (
     (b"Cache-Control", b"no-store"),
@@ -57,12 +61,13 @@ def inward(head: RequestHead, body: bytes) -> bytes:
 class Shown:
     """The program's answer as the browser gets it; `over` once there is no more of it."""
 
-    __slots__ = ("_body", "_heads", "_method", "over")
+    __slots__ = ("_body", "_heads", "_html", "_method", "over")
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._heads = AnswerReader()
         self._body: BodyReader | None = None
+        self._html: HtmlText | None = None
         self.over = False
 
     def feed(self, data: bytes) -> bytes:
@@ -81,14 +86,30 @@ class Shown:
             if 300 <= head.status < 400:
                 self.over = True
                 return _head(200, b"text/plain") + DONE
-            kind = head.one(b"content-type") or b""
-            said = _head(head.status, kind if TYPES.fullmatch(kind) else b"text/plain")
+            said = _head(head.status, self._kind(head.one(b"content-type") or b""))
             self._body = BodyReader(answer_framing(head, self._method), BadAnswer)
         if self._body is None:
             return b""
-        said += b"".join(self._body.feed(data))
-        self.over = self._body.done
+        text = b"".join(self._body.feed(data))
+        said += text if self._html is None else self._html.feed(text)
+        if self._body.done:
+            said += self.ended()
         return said
+
+    def ended(self) -> bytes:
+        """Return what is left for the browser: there is no more of the answer."""
+        html, self._html, self.over = self._html, None, True
+        return b"" if html is None else html.end()
+
+    def _kind(self, kind: bytes) -> bytes:
+        """Return the type that a body is shown as, and note how it is read."""
+        found = TYPES.fullmatch(kind)
+        if found is None:
+            return b"text/plain"
+        if found[1].lower() == b"html":
+            self._html = HtmlText()
+            return b"text/plain" + (found[2] or UTF_8)
+        return kind
 
 
 def _head(status: int, kind: bytes) -> bytes:

@@ -20,6 +20,8 @@ CALLBACK_S = 300.0
 """How long a login may take."""
 PORT_MIN = 1024
 """Lower ports are the machine's."""
+_QUOTED = str.maketrans({"$": "%24", "'": "%27"})
+"""What other shells than sh run or end a text by: wslview hands a URL to PowerShell, in quotes."""
 REDIRECT = "redirect_uri"
 """RFC 6749 §4.1.1."""
 
@@ -53,7 +55,7 @@ def read_page(body: bytes) -> Page:
         url = read_url(text)
     except MalformedUrl as error:
         raise PageRefused(f"the page's URL is refused: {error}.") from None
-    return Page(str(url), url.host, _callback(url))
+    return Page(str(url).translate(_QUOTED), url.host, _callback(url))
 
 
 def _callback(url: Url) -> Callback | None:

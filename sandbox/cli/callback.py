@@ -225,6 +225,8 @@ class Answer:
 
     def _end(self) -> None:
         if self._said:
+            if self._shown is not None and not self._shown.over:
+                self._browser.write(self._shown.ended())
             self._browser.finish()
         else:
             self._refuse(502)

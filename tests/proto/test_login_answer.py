@@ -61,19 +61,40 @@ def test_the_programs_page_is_text_that_does_nothing() -> None:
     lines, body = shown(
         b"HTTP/1.1 103 Early Hints\r\nLink: <http://192.168.1.1/>; rel=preload\r\n\r\n"
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nSet-Cookie: a=b\r\n"
-        b"Refresh: 0;url=http://192.168.1.1/\r\nContent-Length: 9\r\n\r\n<p>l",
-        b"ogged",
+        b"Refresh: 0;url=http://192.168.1.1/\r\nContent-Length: 44\r\n\r\n<p>l",
+        b"ogged <a href=http://192.168.1.1/>in</a>",
         b" and more",
     )
-    assert body == b"<p>logged"
+    assert body == b"logged in\n", "a link may be as large as the window"
     assert lines[0] == b"HTTP/1.1 200 "
     names = {line.partition(b":")[0].lower() for line in lines[1:]}
     assert names == {
         b"cache-control", b"connection", b"content-security-policy", b"content-type",
         b"referrer-policy", b"x-content-type-options",
     }  # fmt: skip
-    assert b"Content-Type: text/html; charset=utf-8" in lines
+    assert b"Content-Type: text/plain; charset=utf-8" in lines
     assert any(b"sandbox; default-src 'none'" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown_as"),
+    [
+        (b"text/html", b"text/plain; charset=utf-8"),
+        (b"TEXT/HTML;charset=iso-8859-1", b"text/plain;charset=iso-8859-1"),
+        (b"text/plain; charset=koi8-r", b"text/plain; charset=koi8-r"),
+    ],
+)
+def test_a_page_keeps_its_charset(kind: bytes, shown_as: bytes) -> None:
+    lines, _ = shown(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n\r\nwhy" % kind)
+    assert b"Content-Type: " + shown_as in lines
+
+
+def test_the_end_of_a_page_that_only_its_connection_ends_is_shown() -> None:
+    made = Shown("GET")
+    said = made.feed(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\na <b")
+    assert not made.over
+    assert said.endswith(b"\r\n\r\na")
+    assert (made.ended(), made.over, made.ended()) == (b" <b\n", True, b"")
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])

@@ -49,6 +49,13 @@ def test_the_port_of_a_login_is_found(uri, callback):
     assert page(uri).callback == callback
 
 
+def test_no_shell_finds_a_command_in_what_is_opened():
+    made = read_page(b"https://a.example/$(calc)?q='+x+'&u=$HOME#$x")
+    assert made.url == "https://a.example/%24(calc)?q=%27+x+%27&u=%24HOME#%24x"
+    assert made.url in question(made)
+    assert not set(made.url) & set("$'\"`\\ <>|^{}")
+
+
 def test_a_page_without_a_login_has_no_listener():
     assert read_page(b"https://example.com/?q=redirect_uri").callback is None
     assert read_page(b"https://example.com/#redirect_uri=http://localhost:8080/").callback is None
