@@ -193,7 +193,9 @@ def _refuse_calls(
 
 def _told(link: socket.socket) -> WireSettings:
     """Take what the control has to tell of a binding; raises SandboxError where it is gone."""
-    data, fds, _, _ = socket.recv_fds(link, 1, 2, socket.MSG_CMSG_CLOEXEC)
+    from sandbox.cli.handing import received
+
+    data, fds = received(link, 2)
     if not data or not fds:
         raise SandboxError("what binds this proxy has ended, so it ends too.", exit_code=1)
     with open(fds[0], "rb") as file:

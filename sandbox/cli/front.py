@@ -20,8 +20,10 @@ from sandbox.errors import LaunchError, SandboxError, one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import BinaryIO
 
+    Kept = socket.socket | BinaryIO
     Serve = Callable[[int, Callable[[], None]], None]
     """Takes what can be read once to stop, and what to call when calls are accepted."""
 
@@ -36,20 +38,18 @@ WIRE_ENDS_S = 5.0
 """How long the wire may take to end once the program has, its last log lines included."""
 
 
-def run(
-    argv: list[str], environ: Mapping[str, str], serve: Serve, listeners: list[socket.socket]
-) -> int:
+def run(argv: list[str], environ: Mapping[str, str], serve: Serve, kept: Sequence[Kept]) -> int:
     """Run a program behind a wire; return its status, 128+n for a signal.
 
-    environ: the program's.  listeners: what the wire serves, taken over; they don't reach the
-    program.  Raises LaunchError where the program can't be found (127) or run (126); returns the
-    wire's own status where it couldn't be begun, having said why.
+    environ: the program's.  kept: what the wire serves, and what was handed to it, taken over;
+    it doesn't reach the program.  Raises LaunchError where the program can't be found (127) or run
+    (126); returns the wire's own status where it couldn't be begun, having said why.
     """
     ignored = {number for number in FORWARDED if signal.getsignal(number) is signal.SIG_IGN}
     watched = (FORWARDED - ignored) | {signal.SIGCHLD}
     signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored one would never be waited for
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    wire, life = _start_wire(serve, listeners)
+    wire, life = _start_wire(serve, kept)
     try:
         code = _begun(wire)
         if code is not None:
@@ -69,7 +69,7 @@ class Wire:
         self.ready = ready
 
 
-def _start_wire(serve: Serve, listeners: list[socket.socket]) -> tuple[Wire, int]:
+def _start_wire(serve: Serve, kept: Sequence[Kept]) -> tuple[Wire, int]:
     """Fork the wire; return it and the pipe whose end ends it."""
     stopped, life = os.pipe2(os.O_CLOEXEC)
     ready, tell = os.pipe2(os.O_CLOEXEC)
@@ -78,13 +78,13 @@ def _start_wire(serve: Serve, listeners: list[socket.socket]) -> tuple[Wire, int
     if pid:
         os.close(stopped)
         os.close(tell)
-        for listener in listeners:
-            listener.close()
+        for each in kept:
+            each.close()
         return Wire(pid, ready), life
     code = 1
     try:
         os.setpgid(0, 0)  # what a terminal sends is the program's alone
-        keep_only({*(each.fileno() for each in listeners), stopped, tell})
+        keep_only({*(each.fileno() for each in kept), stopped, tell})
         serve(stopped, lambda: _told(tell))
         code = 0
     except SandboxError as error:

@@ -9,6 +9,7 @@ keeps nothing of the environment either that the person started it in.
 
 from __future__ import annotations
 
+import array
 import fcntl
 import json
 import os
@@ -228,7 +229,7 @@ def apart(read: Callable[[], tuple[dict[str, Any], bytes | None]]) -> tuple[Any,
             os._exit(0)
     its.close()
     try:
-        data, fds, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        data, fds = received(ours, 1)
         with open(ours.detach(), "rb") as rest:
             text = rest.read()
     finally:
@@ -251,6 +252,21 @@ def _tell(its: socket.socket, read: Callable[[], tuple[dict[str, Any], bytes | N
         told = {"error": str(error), "code": error.exit_code}
     socket.send_fds(its, [b"x"], fds)
     its.sendall(json.dumps(told).encode())
+
+
+def received(sock: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """Receive one byte and at most so many descriptors, which no program that is started gets.
+
+    (`socket.recv_fds` of Python 3.11 leaves out the flag that says so.)
+    """
+    fds = array.array("i")
+    data, told, _, _ = sock.recvmsg(
+        1, socket.CMSG_LEN(most * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in told:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)
 
 
 def sealed(data: bytes) -> int:

@@ -18,9 +18,9 @@ from sandbox.held_port import LOOPBACK, take_over
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, BinaryIO
 
-    from sandbox.cli.front import Serve
+    from sandbox.cli.front import Kept, Serve
 
 SHELLS = ("uvloop", "trio")
 PER_MINUTE_MAX = 1_000_000
@@ -115,7 +115,14 @@ def main(words: list[str]) -> int:
         return until_a_signal(serve, name)
     from sandbox.cli import front
 
-    return front.run(stands.argv, environ, serve, listeners)
+    kept: list[Kept] = [*listeners, *_handed(settings)]
+    return front.run(stands.argv, environ, serve, kept)
+
+
+def _handed(settings: WireSettings) -> list[BinaryIO]:
+    """Return the descriptor of routes that were handed over, for the wire alone."""
+    routes = settings.routes or {}
+    return [open(routes["fd"], "rb")] if "fd" in routes else []
 
 
 def _as_it_came() -> dict[str, str]:

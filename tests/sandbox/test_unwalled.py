@@ -342,7 +342,8 @@ def test_the_wire_ends_though_what_stands_in_front_is_killed(
 def test_a_program_whose_wire_is_gone_is_told_to_end(
     installed: lnk.Installed, who: lnk.Account
 ) -> None:
-    with Started(installed, who, f"{WAITS} {FOREVER}") as one:
+    with Started(installed, who, f"{WAITS} echo ready; {FOREVER}") as one:
+        assert one.process.stdout.readline() == "ready\n"  # its traps stand
         os.kill(one.wire, signal.SIGKILL)
         out, err = one.process.communicate(timeout=SOON_S)
         assert (out, one.process.returncode) == ("TERM\n", 5)
