@@ -95,6 +95,7 @@ class Folder:
                     if self._is_left():
                         posix.unlink(IN, dir_fd=self.fd)
             if self._made:
+                _sweep(self.fd, OUT)
                 posix.rmdir(self.path)
         except OSError:
             return  # it is gone already, or something else is in the folder
@@ -146,6 +147,7 @@ def listen_at(folder: int, name: str, mode: int, group: int = -1) -> int:
 
     if _is_served(folder, name):
         return -1
+    _sweep(folder, name)
     beside = f".{name}.{posix.getpid()}"
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     before = posix.umask(0o777 & ~mode)
@@ -163,6 +165,27 @@ def listen_at(folder: int, name: str, mode: int, group: int = -1) -> int:
         posix.umask(before)
     sock.setblocking(False)
     return sock.detach()
+
+
+def _sweep(folder: int, name: str) -> None:
+    """Remove the sockets that processes have left beside a name which were killed making it."""
+    for left in posix.listdir(folder):
+        start, dot, pid = left.rpartition(".")
+        if start + dot != f".{name}." or not pid.isdecimal() or _is_there(f"/proc/{pid}"):
+            continue
+        try:
+            if posix.stat(left, dir_fd=folder, follow_symlinks=False).st_mode & KIND == SOCKET:
+                posix.unlink(left, dir_fd=folder)
+        except OSError:
+            continue  # another has just removed it
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _address(folder: int, name: str, *, shared: bool) -> str:

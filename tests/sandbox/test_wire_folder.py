@@ -51,6 +51,24 @@ def test_a_folder_that_is_not_there_is_made_its_user_s_alone_and_taken_away(
     assert not path.exists()
 
 
+def test_what_a_proxy_left_that_was_killed_while_it_made_its_socket_goes(tmp_path: Path) -> None:
+    gone = 999_999_999
+    tmp_path.chmod(ALONE)
+    for name in (f".{OUT}.{gone}", f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(tmp_path / name))
+    (tmp_path / f".{OUT}.{gone + 1}").write_text("no socket")
+    kept = {f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}", f".{OUT}.{gone + 1}"}
+    with opened(tmp_path) as folder:
+        os.close(folder.listen())
+        assert set(os.listdir(tmp_path)) == {OUT} | kept
+    with opened(tmp_path / "made") as folder:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(f"{folder.path}/.{OUT}.{gone}")
+        folder.take_over(made=True)
+    assert not (tmp_path / "made").exists()
+
+
 def test_a_folder_of_a_long_path_has_its_socket_too(tmp_path: Path) -> None:
     with opened(tmp_path / "long" / ("x" * 100)) as folder:
         out = folder.listen()
