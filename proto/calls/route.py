@@ -80,23 +80,9 @@ def route_call(
     limits: Limits,
 ) -> Script[bool]:
     """Serve one call of a route; tell whether the client may go on."""
-    if mount.bridge:
-        return (yield from bridge_call(link, ledger, head, framing, mount, target, mounts, limits))
-    yield from local_call(link, ledger, head, framing, target, limits)
-    return False
-
-
-def bridge_call(
-    link: Link,
-    ledger: Ledger,
-    head: RequestHead,
-    framing: Framing,
-    mount: Mount,
-    target: bytes,
-    mounts: Mounts,
-    limits: Limits,
-) -> Script[bool]:
-    """Serve one call by its bridge; tell whether the client may go on."""
+    if not mount.bridge:  # it holds nothing, so the proxy serves it itself
+        yield from local_call(link, ledger, head, framing, target, limits)
+        return False
     answer = BridgeAnswer()
     try:
         request = _for_bridge(head, framing, target, mounts)

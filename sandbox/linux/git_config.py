@@ -9,7 +9,8 @@ refuses is refused here, since git runs nothing on it, and one that git reads mu
 look empty here.  Imported at every start of a sandbox, so it imports no `os` and no `re`.
 """
 
-from sandbox.linux.walk import Unreadable, read_file, text_of
+from sandbox.linux.program import text_of
+from sandbox.linux.walk import Unreadable, read_file
 
 TOTAL_MAX_BYTES = 512 << 10
 """Of all settings of a sandbox's folders together; a large repository's are some KiB."""

@@ -7,7 +7,7 @@ files, so it isn't parsed: its entries are looked at where a submodule's mode st
 Imported only where there is an index.
 """
 
-from sandbox.linux.walk import text_of
+from sandbox.linux.program import text_of
 
 INDEX_MAX_BYTES = 256 << 20
 SUBMODULE_MODE = b"\x00\x00\xe0\x00"

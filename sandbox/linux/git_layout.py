@@ -7,7 +7,8 @@ of git's is run.  Imported at every start, so it imports no `os`.
 import posix
 
 from sandbox.linux.git_config import Reader, joined
-from sandbox.linux.walk import FOLDER, Unreadable, inside, kind_of, read_file, text_of, walk
+from sandbox.linux.program import text_of
+from sandbox.linux.walk import FOLDER, Unreadable, inside, kind_of, read_file, walk
 
 LAYOUT_FILE_MAX_BYTES = 16 << 10
 """`.git`, `HEAD`, `commondir`, `gitdir` hold one path or one name each."""

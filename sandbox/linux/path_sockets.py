@@ -14,7 +14,8 @@ Imported at a start that reads a folder, so it imports no `os`.
 import posix
 
 from sandbox.linux.dot_mounts import Layout, inserted
-from sandbox.linux.walk import inside, text_of, walk
+from sandbox.linux.program import text_of
+from sandbox.linux.walk import inside, walk
 
 LIST = "/proc/net/unix"
 BEFORE_NAME = 6

@@ -6,7 +6,6 @@ at every start, so it imports no `os`.
 """
 
 import posix
-import sys
 
 LINKS_MAX = 40
 """As the kernel has it (MAXSYMLINKS)."""
@@ -114,8 +113,3 @@ def _read(fd: int, most: int) -> bytes:
 def inside(path: str, folder: str) -> bool:
     """Tell whether a path lies in a folder, or is it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def text_of(data: bytes) -> str:
-    """Return a name as Python has it (`os.fsdecode`)."""
-    return data.decode(sys.getfilesystemencoding(), "surrogateescape")
