@@ -23,6 +23,7 @@ from sandbox.route import (
     check_secret,
 )
 from sandbox.routes_file import new_key
+from sandbox.state import State, settings_folder, user_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _routes(spec: Spec, environ: Mapping[str, str]) -> Iterator[tuple[Place, Rou
     for provider in PROVIDERS:
         if (made := getattr(spec.models, provider)) is not None:
             place = root.at("models", provider, "key")
-            secret_key = _key(made.source, environ, place)
+            secret_key = _key(spec, made.source, environ, place)
             check_model_key(secret_key, place)
             yield (
                 root.at("models", provider),
@@ -105,7 +106,7 @@ def _routes(spec: Spec, environ: Mapping[str, str]) -> Iterator[tuple[Place, Rou
     for name, one in spec.secrets.items():
         place = root.at("secrets", name, "key")
         rule = Rule(host=one.host, paths=one.paths, header=one.header, refused=one.refused)
-        secret = _key(one.source, environ, place)
+        secret = _key(spec, one.source, environ, place)
         check_secret(rule, secret, place)
         made = Secret(name=name, rule=rule, secret=secret, placeholder=new_key())
         yield root.at("secrets", name), made
@@ -118,7 +119,6 @@ def _routes(spec: Spec, environ: Mapping[str, str]) -> Iterator[tuple[Place, Rou
 
 def _tool(name: str, place: Place) -> Tool:
     """Return a tool as its person defined it, outside."""
-    from sandbox.state import State, settings_folder
     from sandbox.tools import load
 
     tool = load(State(settings_folder()), name)
@@ -127,7 +127,7 @@ def _tool(name: str, place: Place) -> Tool:
     return tool
 
 
-def _key(source: str, environ: Mapping[str, str], place: Place) -> str:
+def _key(spec: Spec, source: str, environ: Mapping[str, str], place: Place) -> str:
     where, _, name = source.partition(":")
     if where == "env":
         found = environ.get(name, "")
@@ -135,7 +135,7 @@ def _key(source: str, environ: Mapping[str, str], place: Place) -> str:
             why = "is empty" if name in environ else "isn't set"
             place.refuse(f"names the variable {name}, which {why}; set it, or use file:")
     else:
-        found = _from_file(name, place)
+        found = _from_file(spec, name, place)
         if not found:
             place.refuse(f"names {shown(name)}, which is empty; write the key into it")
     if not (found.isascii() and found.isprintable() and found == found.strip()):
@@ -145,12 +145,30 @@ def _key(source: str, environ: Mapping[str, str], place: Place) -> str:
     return found
 
 
-def _from_file(path: str, place: Place) -> str:
+SYSTEM = ("/usr", "/opt")
+"""What every sandbox is shown of the machine."""
+
+
+def _check_unshown(spec: Spec, real: str, place: Place) -> None:
+    """Refuse a key's file that the program itself could read, by whatever name and grant.
+
+    `Spec.check` judges what is written; here links are followed, and flags have been added.
+    """
+    home = [user_home()] if spec.files.read_home else []
+    for folder in (*spec.files.write, *spec.files.read, *home, *SYSTEM):
+        if f"{real}/".startswith(f"{os.path.realpath(folder)}/"):
+            place.refuse(
+                f"leads to a file in {shown(folder)}, which the sandbox reads; keep it elsewhere"
+            )
+
+
+def _from_file(spec: Spec, path: str, place: Place) -> str:
     try:
         with open(path, "rb") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 place.refuse(f"names {shown(path)}, which isn't a file")
+            _check_unshown(spec, os.path.realpath(path), place)
             data = file.read(KEY_MAX_BYTES + 2)
     except OSError as error:
         place.refuse(f"names {shown(path)}, which can't be read: {error.strerror}")

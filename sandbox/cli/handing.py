@@ -22,6 +22,7 @@ from sandbox.place import Place
 from sandbox.route import Secret
 from sandbox.routes_file import new_key, text_of
 from sandbox.spec_file import placed
+from sandbox.table import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def told_of(
     from sandbox.mounts import mount_of, path_of, programs_of, variables_of
     from sandbox.spec_routes import routes_of
 
-    routes = list(routes_of(spec))
+    files = replaced(spec.files, write=(*spec.files.write, *given.write))
+    routes = list(routes_of(replaced(spec, files=files)))
     caller, secret = new_key(), new_key()
     variables = variables_of(routes, proxy_url(), secret)
     try:

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from proto.verbs.providers import PROVIDERS
-from sandbox import hosted
+from sandbox import hosted, spec_routes
 from sandbox.errors import SpecError
 from sandbox.hosted import SDKS
 from sandbox.mounts import mount_of, variables_of
 from sandbox.place import Place
 from sandbox.route import Model, read_route
-from sandbox.spec import Spec
+from sandbox.spec import Files, Spec
 from sandbox.spec_routes import routes_of
+from sandbox.table import replaced
 
 BASE = "http://127.0.0.1:40781"
 
@@ -100,6 +101,33 @@ def test_an_empty_key_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"names the variable K, which is empty; set it"):
         routes_of(spec, {"K": ""})
     with pytest.raises(SpecError, match=r"names the variable K, which isn't set; set it"):
+        routes_of(spec, {})
+
+
+def test_a_keys_file_that_the_program_could_read_is_refused_by_whatever_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/xai").write_text("secret")
+    (tmp_path / "link").symlink_to("keys")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    text = "models.xai.key = 'file:link/xai'\n"
+    spec = Spec.parse(text.encode(), folder=str(tmp_path), home=str(tmp_path))
+    assert [route.kind for route in routes_of(spec, {})] == ["model"]
+    for files in (
+        Files(read=(f"{tmp_path}/keys",)),
+        Files(read=(f"{tmp_path}/keys/xai",)),
+        Files(write=(str(tmp_path),)),
+        Files(write=(f"{tmp_path}/link",)),
+        Files(read_home=True),
+    ):
+        with pytest.raises(
+            SpecError, match=r"^models\.xai\.key: leads to a file in .*; keep it els"
+        ):
+            routes_of(replaced(spec, files=files), {})
+    assert routes_of(replaced(spec, files=Files(read=(f"{tmp_path}/key",))), {})
+    monkeypatch.setattr(spec_routes, "SYSTEM", (str(tmp_path),))
+    with pytest.raises(SpecError, match="which the sandbox reads"):
         routes_of(spec, {})
 
 

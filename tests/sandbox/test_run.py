@@ -510,6 +510,26 @@ def test_a_bridge_says_once_that_the_exit_is_dead(net, who, folder):
     assert "127.0.0.1:9" not in done.stdout
 
 
+def test_a_flag_or_a_descriptor_gives_no_program_its_spec_s_key(
+    installed, ordinary, ordinary_folder
+):
+    os.makedirs(f"{ordinary_folder}/keys")
+    key = f"{ordinary_folder}/keys/it"
+    with open(key, "w") as file:
+        file.write("treasure")
+    path = spec(ordinary, f"[models]\nopenai = {{ key = 'file:{key}' }}")
+    given = f"{ordinary.home}/given"
+    with open(given, "w") as file:
+        json.dump({"write": [f"{ordinary_folder}/keys"]}, file)
+    for one in (f"{ordinary_folder}/keys", key, given):
+        os.chown(one, ordinary.uid, ordinary.gid)
+    for words in (["--read", key], ["--write", f"{ordinary_folder}/keys"], ["--with-fd", "9"]):
+        argv = installed.argv("run", "--yes", "--spec", path, *words, "--", "cat", key)
+        done = lnk.run(ordinary, ["sh", "-c", f'exec "$@" 9<{given}', "sh", *argv])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"lnk sandbox: {path}:2: models.openai.key: leads to a file")
+
+
 def test_flags_stand_beside_a_spec(net, who, folder):
     path = spec(who, "[internet]\nhosts = ['example.com']\n")
     flags = ["--spec", path, "--internet-host", HOST]
