@@ -504,15 +504,27 @@ def waiting(state: State) -> list[dict[str, Any]]:
 
     One whose asker was killed waits no more, though its file is still there.
     """
+    names = [name for name in state.names("questions") if name.endswith(".json")]
+    found = [one for name in names if (one := _question(state, name)) is not None]
+    alive = [one for one in found if os.path.exists(f"/proc/{one['pid']}")]
+    return sorted(alive, key=lambda one: one["asked"])
+
+
+def _question(state: State, name: str) -> dict[str, Any] | None:
+    """Return what a question's file says; None where it is gone, or holds no question."""
     import json
 
-    found = []
-    for name in state.names("questions"):
-        data = state.read("questions", name) if name.endswith(".json") else None
-        one = {} if data is None else json.loads(data)
-        if one and os.path.exists(f"/proc/{one['pid']}"):
-            found.append(one)
-    return sorted(found, key=lambda one: one["asked"])
+    try:
+        one = json.loads(state.read("questions", name) or b"")
+    except (ValueError, RecursionError, LaunchError):
+        return None
+    match one:
+        case {
+            "id": str(), "sandbox": str(), "text": str(), "pid": int(),
+            "asked": int() | float(), "until": int() | float(),
+        }:  # fmt: skip
+            return dict(one)
+    return None
 
 
 def sweep(state: State) -> None:

@@ -96,10 +96,30 @@ class Unavailable(SandboxError):
 
 
 def one_line(text: str) -> str:
-    """Return a sentence as a terminal may print it: what is no letter or sign is escaped.
+    """Return a text as a terminal may print it: what is no letter or sign is escaped.
 
-    A name in it may have been chosen by a program that a sandbox held.
+    A name in it may have been chosen by a program that a sandbox held: with a terminal's own
+    codes in it, or with those that turn the order of letters about.
     """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+SENTENCE_MAX_CHARS = 9000
+"""Two paths as long as the kernel takes them, and words; what is longer loses its middle."""
+QUOTED_MAX_CHARS = 80
+
+
+def sentence(error: BaseException) -> str:
+    """Return what an error says as a terminal may print it, however long a name in it is."""
+    said = one_line(str(error))
+    if len(said) <= SENTENCE_MAX_CHARS:
+        return said
+    half = SENTENCE_MAX_CHARS // 2
+    return f"{said[:half]}...{said[-half:]}"
+
+
+def quoted(text: str) -> str:
+    """Return what a person wrote as a sentence shows it: in quotes, escaped, cut short."""
+    return repr(text if len(text) <= QUOTED_MAX_CHARS else f"{text[:QUOTED_MAX_CHARS]}...")

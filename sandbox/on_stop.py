@@ -34,7 +34,7 @@ def register(state: State, name: str, args: list[str]) -> None:
     """Have `lnk <args>` run for a name when the wires are stopped, in place of what was."""
     import json
 
-    if args[0] == "sandbox" or args[0].startswith("-"):
+    if args[0] in ("", "sandbox") or args[0].startswith("-"):
         # The kill switch would run what it stands for, or what undoes it.
         raise SandboxError(
             "on-stop runs a command of another plugin's, never lnk sandbox: "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from sandbox.errors import SandboxError
+from sandbox.errors import LaunchError, SandboxError
 from sandbox.marks import start_of
 from sandbox.state import State, looked
 
@@ -129,5 +129,5 @@ def sweep(state: State) -> None:
         # One with a dot is being written, or was when its writer was killed.
         writing = name.startswith(".") and start_of(int(pid)) is not None
         if not writing and read(state, name) is None:
-            with suppress(OSError):  # another has just removed it, or it is a folder
+            with suppress(LaunchError):  # it is a folder
                 state.remove(FOLDER, name)

@@ -11,7 +11,7 @@ import os
 import stat
 
 from sandbox.confinement import Closed, Confinement, Host, Loopback, Net, Proxied, Proxy, Unwalled
-from sandbox.errors import LaunchError, SandboxError, SpecError
+from sandbox.errors import LaunchError, SandboxError, SpecError, one_line
 from sandbox.kinds import DIGITS, LETTERS
 from sandbox.place import Bases, Place
 from sandbox.spec import SPEC_MAX_BYTES, Commands, Spec
@@ -112,13 +112,17 @@ def _text_of(data: bytes, file: str | None) -> str:
 def _values_of(text: str, file: str | None) -> dict[str, object]:
     import tomllib
 
+    if text.startswith("\ufeff"):
+        raise SpecError("spec", "begins with a byte order mark; save it without", line=1, file=file)
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise SpecError("spec", "is nested too deeply", file=file) from None
-    except ValueError as error:  # TOMLDecodeError is one, a number too long another
+    except tomllib.TOMLDecodeError as error:
         reason, line = _what_and_where(str(error), text)
         raise SpecError("spec", f"isn't TOML: {reason}", line=line, file=file) from None
+    except ValueError:
+        raise SpecError("spec", "holds a number too long for any key", file=file) from None
 
 
 def _what_and_where(said: str, text: str) -> tuple[str, int | None]:
@@ -250,19 +254,23 @@ def _found(program: str, place: Place) -> str:
     for path in (os.path.join(folder, program) for folder in folders):
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    raise place.refusal(f"{printable(program)} is on no folder of PATH; write its path")
+    raise place.refusal(f"{one_line(program)} is on no folder of PATH; write its path")
+
+
+WHOLE_HOME = ", all of your home, so what runs when you log in too (.profile, .bashrc, .ssh)"
 
 
 def in_words(spec: Spec) -> list[str]:
     """Return what a spec opens, a line each, for the person who is asked about it."""
-    return [printable(line) for line in _lines(spec)]
+    return [one_line(line) for line in _lines(spec)]
 
 
 def _lines(spec: Spec) -> Iterator[str]:
     files = spec.files
     for folder in files.write:
         dots = ", its dot files too" if folder in files.write_dot_files else ""
-        yield f"writes {folder}{dots}"
+        whole = WHOLE_HOME if f"{user_home()}/".startswith(f"{folder}/") else ""
+        yield f"writes {folder}{dots}{whole}"
     if files.read_home:
         yield "reads the whole home folder"
     for path in files.read:
@@ -312,14 +320,3 @@ def _route_lines(spec: Spec) -> Iterator[str]:
         yield f"calls the tool {name}, which runs outside and asks as it was defined"
     if spec.desktop.open:
         yield "may ask you to open a page in your browser"
-
-
-def printable(text: str) -> str:
-    """Return a text with every control character escaped.
-
-    A folder may be named with a terminal's own codes, or with those that turn the order
-    of letters about: what is read has to be what is opened.
-    """
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -87,22 +87,31 @@ class State:
         with self._open(steps, make=True):
             return os.path.join(self.path, *steps)
 
-    def write(self, data: bytes, *steps: str, flush: bool = True) -> str:
+    def write(self, data: bytes, *steps: str, flush: bool = True, new: bool = False) -> str:
         """Write a file whole, mode 0600; return its path.
 
         flush: to the disk too, which may take a while; for what outlives a power cut.
+        new: raise FileExistsError where there is one of that name.
         """
         *above, name = steps
-        with self._open(tuple(above), make=True) as folder:
-            write_whole(folder, name, data, flush=flush)
-        return os.path.join(self.path, *steps)
+        path = os.path.join(self.path, *steps)
+        try:
+            with self._open(tuple(above), make=True) as folder:
+                write_whole(folder, name, data, flush=flush, new=new)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise _error(
+                error.errno or 0, f"{path!r} can't be written: {error.strerror}."
+            ) from None
+        return path
 
     def read(self, *steps: str) -> bytes | None:
         """Return a file's bytes, None where it isn't there; nothing is made."""
         *above, name = steps
         try:
             with self._open(tuple(above), make=False) as folder:
-                return _read(folder, name)
+                return _read(folder, name, os.path.join(self.path, *steps))
         except FileNotFoundError:
             return None
 
@@ -111,9 +120,14 @@ class State:
         *above, name = steps
         try:
             with self._open(tuple(above), make=False) as folder:
-                os.unlink(_plain(name), dir_fd=folder)
+                _away(folder, _plain(name))
         except FileNotFoundError:
             return
+        except OSError as error:
+            path = os.path.join(self.path, *steps)
+            raise _error(
+                error.errno or 0, f"{path!r} can't be removed: {error.strerror}."
+            ) from None
 
     def names(self, *steps: str) -> list[str]:
         """Return the names in a folder, sorted; none where it isn't there."""
@@ -172,8 +186,13 @@ class _Opened:
         os.close(self.folder)
 
 
-def write_whole(folder: int, name: str, data: bytes, *, flush: bool = True) -> None:
-    """Write a file in an open folder: beside its name, flushed, then renamed onto it."""
+def write_whole(
+    folder: int, name: str, data: bytes, *, flush: bool = True, new: bool = False
+) -> None:
+    """Write a file in an open folder: beside its name, flushed, then renamed onto it.
+
+    new: raise FileExistsError where the name is taken, also by one who writes it just now.
+    """
     beside = f".{_plain(name)[:200]}.{os.urandom(8).hex()}"
     file = os.open(beside, _NEW_FILE_FLAGS, FILE_MODE, dir_fd=folder)
     try:
@@ -183,10 +202,21 @@ def write_whole(folder: int, name: str, data: bytes, *, flush: bool = True) -> N
             target.flush()
             if flush:
                 os.fsync(file)  # else a power cut could leave the new name with no bytes
-        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if new:
+            os.link(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.unlink(beside, dir_fd=folder)
+        else:
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        os.unlink(beside, dir_fd=folder)
+        _away(folder, beside)  # unless a Ctrl-C came when it had its name already
         raise
+
+
+def _away(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
 
 
 def was_run(state: State, digest: str) -> bool:
@@ -243,19 +273,20 @@ def _why(error: OSError) -> str:
     return f"can't be opened: {error.strerror}"
 
 
-def _read(folder: int, name: str) -> bytes | None:
+def _read(folder: int, name: str, whole: str) -> bytes | None:
     try:
         file = os.open(_plain(name), _READ_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _error(error.errno or 0, f"{name!r} {_why(error)}.") from None
+        raise _error(error.errno or 0, f"{whole!r} {_why(error)}.") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _error(errno.EINVAL, f"{whole!r} isn't a file: take it away.")
     with open(file, "rb") as source:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise _error(errno.EINVAL, f"{name!r} isn't a file.")
         data = source.read(READ_MAX_BYTES + 1)
     if len(data) > READ_MAX_BYTES:
-        raise _error(errno.EFBIG, f"{name!r} is longer than any file of Link's.")
+        raise _error(errno.EFBIG, f"{whole!r} is longer than any file of Link's.")
     return data
 
 

@@ -28,6 +28,8 @@ def read_json(data: bytes, most: int, root: str = "request") -> object:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise SpecError(root, f"isn't UTF-8 (byte {error.start + 1})") from None
+    if text.startswith("\ufeff"):
+        raise SpecError(root, "begins with a byte order mark; send it without")
     if not text.strip(" \t\r\n"):
         raise SpecError(root, "is empty; it takes one JSON object")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, SpecError, quoted
 from sandbox.place import Place
 from sandbox.route import Tool
 from sandbox.strict_json import read_json
@@ -28,17 +28,26 @@ REMOTE = "mcp-remote"
 
 
 def load(state: State, name: str) -> Tool | None:
-    """Return a tool, None where there is none of that name."""
-    data = state.read(FOLDER, f"{name}.json") if _is_plain(name) else None
-    if data is None:
+    """Return a tool, None where there is none of that name.
+
+    Raises SpecError, with the cure, for a file that holds none, or another's.
+    """
+    if not _is_there(state, name):
         return None
-    return read_table(
-        Tool, read_json(data, FILE_MAX_BYTES, f"tools.{name}"), Place(("tools", name))
-    )
+    data = state.read(FOLDER, f"{name}.json") or b""
+    place = Place(("tools", name))
+    try:
+        tool = read_table(Tool, read_json(data, FILE_MAX_BYTES, str(place)), place)
+        if tool.name != name:
+            place.at("name").refuse(f"{quoted(tool.name)} isn't the name that its file bears")
+    except SpecError as error:
+        cure = f"lnk sandbox tool remove {name} takes it away"
+        raise SpecError(error.key, f"{error.message}; {cure}") from None
+    return tool
 
 
-def _is_plain(name: str) -> bool:
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+def _is_there(state: State, name: str) -> bool:
+    return f"{name}.json" in state.names(FOLDER)
 
 
 def load_all(state: State) -> list[Tool]:
@@ -49,8 +58,15 @@ def load_all(state: State) -> list[Tool]:
 
 
 def save(state: State, tool: Tool) -> None:
-    """Write a tool."""
-    state.write(text_of(tool).encode() + b"\n", FOLDER, f"{tool.name}.json")
+    """Write a tool; raises SandboxError (2) where there is one of its name."""
+    try:
+        state.write(text_of(tool).encode() + b"\n", FOLDER, f"{tool.name}.json", new=True)
+    except FileExistsError:
+        raise SandboxError(
+            f"there is a tool {tool.name} already: lnk sandbox tool remove {tool.name}, "
+            "then add it.",
+            exit_code=2,
+        ) from None
 
 
 def remove(state: State, name: str) -> str | None:
@@ -58,7 +74,7 @@ def remove(state: State, name: str) -> str | None:
 
     None where there is no tool of that name.  What a server wrote is its person's: it stays.
     """
-    if load(state, name) is None:
+    if not _is_there(state, name):
         return None
     state.remove(FOLDER, f"{name}.json")
     if name not in state.names(WORK):
@@ -91,9 +107,12 @@ def shown(tool: Tool) -> str:
 
 def found(command: str, path: str) -> str:
     """Return the absolute path of a command, as a shell finds it; SandboxError (2) for none."""
-    at = os.path.abspath(command) if "/" in command else _on_path(command, path)
+    try:
+        at = os.path.abspath(command) if "/" in command else _on_path(command, path)
+    except OSError:
+        at = None  # the working folder is gone
     if at is None or not os.path.isfile(at):
-        raise SandboxError(f"{command!r} is no program here: write its path.", exit_code=2)
+        raise SandboxError(f"{quoted(command)} is no program here: write its path.", exit_code=2)
     if not os.access(at, os.X_OK):
         raise SandboxError(f"{at} can't be run: make it executable.", exit_code=2)
     return at

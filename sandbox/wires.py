@@ -10,12 +10,8 @@ there is no process to reach, no signal to send, and nothing that a sandbox can 
 
 from __future__ import annotations
 
-from sandbox.errors import LaunchError, SandboxError
+from sandbox.errors import SandboxError, quoted
 from sandbox.state import State, looked
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STOPPED, PAUSED = "stopped", "paused"
 WHY_UNKNOWN = "its flag doesn't say why"
@@ -67,7 +63,7 @@ def _wires(state: State) -> Wires:
 
 def stop(state: State) -> None:
     """Close every wire; LaunchError where the flag can't be raised."""
-    _tried("the kill switch can't be written", lambda: state.write(b"", STOPPED))
+    state.write(b"", STOPPED)
 
 
 def start(state: State) -> bool:
@@ -80,8 +76,7 @@ def pause(state: State, sandbox: str, why: str) -> None:
     import json
 
     text = json.dumps({"why": why})
-    _tried("a pause can't be written", lambda: state.write(
-        text.encode() + b"\n", PAUSED, sandbox, flush=False))  # fmt: skip
+    state.write(text.encode() + b"\n", PAUSED, sandbox, flush=False)
 
 
 def resume(state: State, sandbox: str) -> bool:
@@ -92,16 +87,8 @@ def resume(state: State, sandbox: str) -> bool:
 def _lowered(state: State, *steps: str) -> bool:
     if steps[-1] not in state.names(*steps[:-1]):
         return False
-    _tried(f"{steps[-1]} can't be removed", lambda: state.remove(*steps))
+    state.remove(*steps)
     return True
-
-
-def _tried(what: str, act: Callable[[], object]) -> None:
-    try:
-        act()
-    except OSError as error:
-        number = error.errno or 0
-        raise LaunchError("flags", number, f"{what}: {error.strerror}.") from None
 
 
 def _why(state: State, sandbox: str) -> str:
@@ -123,7 +110,7 @@ def check_name(name: str) -> None:
     rest = set(name) - set(NAME_LETTERS)
     if not name or len(name) > NAME_MAX_CHARS or rest or not name[0].isalnum():
         raise SandboxError(
-            f"{name!r} is no sandbox's name: use 1 to {NAME_MAX_CHARS} letters, digits, '.', '_' "
-            "or '-', a letter or digit first.",
+            f"{quoted(name)} is no sandbox's name: use 1 to {NAME_MAX_CHARS} letters, digits, '.', "
+            "'_' or '-', a letter or digit first.",
             exit_code=2,
         )

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 
 from sandbox.cli.flags import Flag, UsageError, describe, read_flags
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, quoted
 from sandbox.state import State, settings_folder
 
 TYPE_CHECKING = False
@@ -55,7 +55,8 @@ def main(words: list[str]) -> int:
             return 0
         if not asked:
             raise SandboxError(
-                f"no question {name!r} waits any more: lnk sandbox answer shows those that do.",
+                f"no question {quoted(name)} waits any more: "
+                "lnk sandbox answer shows those that do.",
                 exit_code=1,
             )
         _put(asked[0], state)
@@ -69,7 +70,9 @@ def main(words: list[str]) -> int:
             print(json.dumps(one))
         return 0
     if not found:
-        print("No question waits.")
+        print(
+            "No question waits: one that comes is told of where its sandbox runs, for two minutes."
+        )
     for one in found:
         _put(one, state)
     return 0

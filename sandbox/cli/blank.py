@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 
-from sandbox.cli.flags import Flag, Flags, UsageError
+from sandbox.cli.flags import Flag, Flags, UsageError, full_path
 from sandbox.cli.front import keep_only
 from sandbox.cli.standing import Standing, read_id
 from sandbox.errors import SandboxError, SpecError
@@ -74,10 +74,8 @@ def run(flags: Flags, standing: Standing, shell: str, environ: dict[str, str]) -
     """Stand blank until bound, and serve then; return the status."""
     binder = flags.one("--binder")
     users = {os.geteuid()} | ({read_id("--binder", binder)} if binder is not None else set())
-    control = flags.one("--control") or ""
-    if not control or "\0" in control:
-        raise UsageError("--control names no socket: write --control SOCKET.")
-    link = _fork_control(os.path.abspath(control), users)
+    control = full_path("--control", flags.one("--control") or "", "SOCKET")
+    link = _fork_control(control, users)
 
     def serve(stopped: int, ready: Callable[[], None]) -> None:
         _serve(link, standing, shell, stopped, ready)
@@ -148,7 +146,9 @@ def _serve_bound(
 
 def _refuse(link: socket.socket, error: SandboxError | OSError, settings: WireSettings) -> None:
     """Tell the binder why what it bound can't be served."""
-    said = str(error) if isinstance(error, SandboxError) else f"{settings.log}: {error.strerror}"
+    said = str(error)
+    if isinstance(error, OSError):
+        said = f"the proxy can't be begun: {error.strerror}."
     link.send(REFUSED + said.encode()[: TOLD_MAX_BYTES - 1])
     if settings.routes is not None:
         os.close(settings.routes["fd"])

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sandbox.linux.plan import Plan
     from sandbox.linux.probes import Guarded, Outside, Probe
 
-REQUEST_MAX_BYTES = 4 << 20
-
 FLAGS = (
     Flag("--spec", "FILE", "the sandbox of a TOML file, as run would make it"),
     Flag("--policy", "", 'the sandbox of {"confinement"}, read as JSON on standard input'),
@@ -79,7 +77,9 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # canaries go too
     try:
         if "--policy" in flags:
-            confinement = read_request(sys.stdin.buffer.read(REQUEST_MAX_BYTES + 1))
+            from sandbox.cli.wrap import read_input
+
+            confinement = read_request(read_input())
         elif "--spec" in flags:
             confinement, unopened = _of_spec(flags.one("--spec") or "")
         else:
@@ -90,7 +90,9 @@ def main(words: list[str]) -> int:
     except SandboxError as error:
         raise placed(error, flags.one("--spec")) from None
     except OSError as error:
-        raise LaunchError("check", error.errno or 0, f"check: {error}.") from None
+        where = "" if error.filename is None else f"{error.filename}: "
+        said = f"check: {where}{error.strerror}."
+        raise LaunchError("check", error.errno or 0, said) from None
     finally:
         if folder is not None:
             shutil.rmtree(folder)
@@ -105,6 +107,7 @@ def main(words: list[str]) -> int:
 
 def read_request(data: bytes) -> Confinement:
     """Return the confinement that bytes hold; raise SpecError for the first key that is wrong."""
+    from sandbox.cli.wrap import REQUEST_MAX_BYTES
     from sandbox.strict_json import read_json
 
     value = read_json(data, REQUEST_MAX_BYTES)

@@ -7,7 +7,9 @@ one sentence should say what is wrong and what to write instead.
 
 from __future__ import annotations
 
-from sandbox.errors import SandboxError
+import os
+
+from sandbox.errors import SandboxError, quoted
 
 
 class UsageError(SandboxError):
@@ -62,7 +64,7 @@ class Flags:
         for value in self._given[name]:
             items = value.split(",") if value else []
             if "" in items:
-                raise UsageError(f"{name} {value!r} has an empty item: write {name} a,b.")
+                raise UsageError(f"{name} {quoted(value)} has an empty item: write {name} a,b.")
             found += items
         return found
 
@@ -76,13 +78,13 @@ def read_flags(flags: tuple[Flag, ...], words: list[str], *, takes_rest: bool = 
         word = left.pop()
         if word == "--" and takes_rest:
             return Flags(given, left[::-1])
-        name, equals, value = word.partition("=")
+        name, equals, value = ("--help" if word == "-h" else word).partition("=")
         flag = known.get(name)
         if flag is None:
             cure = "--help lists them"
             if takes_rest and not word.startswith("-"):
                 cure = "write the program and its arguments after --"
-            raise UsageError(f"{word!r} is not one of its flags: {cure}.")
+            raise UsageError(f"{quoted(word)} is not one of its flags: {cure}.")
         if name in given and not flag.many:
             raise UsageError(f"{name} is given twice: give it once.")
         if flag.value and not equals:
@@ -93,6 +95,22 @@ def read_flags(flags: tuple[Flag, ...], words: list[str], *, takes_rest: bool = 
             raise UsageError(f"{name} takes no value: write {name} alone.")
         given.setdefault(name, []).append(value)
     return Flags(given, None)
+
+
+def full_path(name: str, path: str, value: str = "FOLDER") -> str:
+    """Return a flag's path in full; a relative one is read from the working folder.
+
+    Raises UsageError for an empty one, and where that folder is gone.
+    """
+    if not path or "\0" in path:
+        raise UsageError(f"{name} names no {value.lower()}: write {name} {value}.")
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        raise UsageError(
+            f"{name} {path} is read from the working folder, which is gone: "
+            "go to one that is there (cd), or write the path in full."
+        ) from None
 
 
 def describe(flags: tuple[Flag, ...]) -> str:

@@ -15,7 +15,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from sandbox.errors import LaunchError, SandboxError, one_line
+from sandbox.errors import LaunchError, SandboxError, sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _start_wire(serve: Serve, kept: Sequence[Kept]) -> tuple[Wire, int]:
         serve(stopped, lambda: _told(tell))
         code = 0
     except SandboxError as error:
-        print(f"lnk sandbox: {one_line(str(error))}", file=sys.stderr, flush=True)
+        print(f"lnk sandbox: {sentence(error)}", file=sys.stderr, flush=True)
         code = error.exit_code
     except BaseException as error:  # noqa: BLE001 - a forked process ends here, whatever happens
         print(f"lnk sandbox: the proxy: {error!r}", file=sys.stderr, flush=True)

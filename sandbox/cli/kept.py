@@ -33,9 +33,9 @@ def main(words: "list[str]") -> int:
         code = getattr(error, "exit_code", None)
         if code is None:
             raise
-        from sandbox.errors import one_line
+        from sandbox.errors import sentence
 
-        _say(one_line(str(error)))
+        _say(sentence(error))
         return int(code)
 
 
@@ -45,14 +45,14 @@ OUTSIDE = {"bridge": "bridge", "ask": "ask", "mcp-remote": "mcp_remote"}
 
 def _outside(word: str, *words: str) -> int:
     """Be a bridge of a proxy's, or what a bridge starts."""
-    from sandbox.errors import SandboxError, one_line
+    from sandbox.errors import SandboxError, sentence
 
     name = f"sandbox.cli.{OUTSIDE[word]}"
     __import__(name)
     try:
         code: int = sys.modules[name].main(list(words))
     except SandboxError as error:
-        _say(one_line(f"a bridge: {error}"))
+        _say(f"a bridge: {sentence(error)}")
         return error.exit_code
     return code
 

@@ -7,6 +7,7 @@ import sys
 
 from sandbox.cli.flags import Flag, UsageError, describe, read_flags
 from sandbox.errors import LaunchError, SandboxError, one_line
+from sandbox.marks import ENDING, LOG
 from sandbox.state import State, settings_folder
 
 TYPE_CHECKING = False
@@ -37,8 +38,6 @@ does.  A run that is over without a log has none to come, which is an error with
 
   lnk sandbox log run-4711 --follow"""
 
-FOLDER = "log"
-ENDING = ".jsonl"
 LINE_MAX_BYTES = 64 * 1024
 """A line longer than any that a proxy writes; what follows of it is left out."""
 READ_BYTES = 1 << 16
@@ -66,12 +65,8 @@ def main(words: list[str]) -> int:
             raise SandboxError(f"there is no log{which} in {logs.folder}.", exit_code=1)
         print(f"lnk sandbox: there is no log{which} yet; {_what_comes(names)}.", file=sys.stderr)
     spell = as_json if "--json" in flags else as_words
-    try:
-        for line in logs.lines(follow=follow):
-            print(spell(*line), flush=follow)
-        sys.stdout.flush()
-    except BrokenPipeError:  # head(1) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for line in logs.lines(follow=follow):
+        print(spell(*line), flush=follow)
     return 0
 
 
@@ -204,7 +199,7 @@ class Logs:
     """The logs of Link's settings, or the one of a name."""
 
     def __init__(self, state: State, name: str | None) -> None:
-        self.folder = os.path.join(state.path, FOLDER)
+        self.folder = os.path.join(state.path, LOG)
         self._state = state
         self._name = name
         self._logs: dict[str, Log] = {}
@@ -212,7 +207,7 @@ class Logs:
     def names(self) -> dict[str, list[str]]:
         """Return the files of each log.  Raises LaunchError for a folder that isn't safe."""
         try:
-            files = self._state.names(FOLDER)
+            files = self._state.names(LOG)
         except OSError as error:
             raise _error(self.folder, error) from None
         found: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ import os
 import sys
 from errno import ENOSPC
 
-from sandbox.errors import SandboxError, one_line
+from sandbox.errors import SandboxError, quoted, sentence
 
 VERSION = "0.1.0"
 
@@ -149,7 +149,7 @@ def main() -> int:
         print("lnk sandbox: what it prints finds no space left: make room.", file=sys.stderr)
         return 1
     except SandboxError as error:
-        print(f"lnk sandbox: {one_line(str(error))}", file=sys.stderr)
+        print(f"lnk sandbox: {sentence(error)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -166,7 +166,7 @@ def run(words: list[str], *, bare: str = "lnk-sandbox") -> int:
     if first == "sandbox":
         words = words[1:]
     elif bare == "lnk" and first in COMMANDS:
-        return _refuse(f"{first!r} is a command of the sandbox: write lnk sandbox {first}.")
+        return _refuse(f"{quoted(first)} is a command of the sandbox: write lnk sandbox {first}.")
     name, *rest = words or [""]
     match name:
         case "":
@@ -180,7 +180,7 @@ def run(words: list[str], *, bare: str = "lnk-sandbox") -> int:
             return 0
     command = COMMANDS.get(name) or HIDDEN.get(name)
     if command is None:
-        return _refuse(f"{name!r} is no command: lnk sandbox --help lists them.")
+        return _refuse(f"{quoted(name)} is no command: lnk sandbox --help lists them.")
     __import__(command.module)  # importlib costs a start half a millisecond
     status: int = sys.modules[command.module].main(rest)
     return status

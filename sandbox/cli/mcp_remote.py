@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
         told = json.loads(os.environ.pop(WORDS))
         words = told["words"]
         sys.path += [folder for folder in told["imports"] if folder not in sys.path]
-    if "--help" in words:
+    if "--help" in words or "-h" in words:
         print(HELP)
         return 0
     url, fields = read_words(words, handed=handed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.cli.flags import Flag, describe, read_flags
+from sandbox.errors import one_line
 
 FLAGS = (
     Flag("--json", "", 'print {"stopped", "paused": [{"sandbox", "why"}]}'),
@@ -36,7 +37,7 @@ def main(words: list[str]) -> int:
     if found.stopped:
         print("Every wire is stopped: lnk sandbox start opens them.")
     for one in found.paused:
-        print(f"{one.sandbox} is paused: {one.why}.")
+        print(one_line(f"{one.sandbox} is paused: {one.why}."))
     if not found.stopped and not found.paused:
         print("No wire is closed.")
     return 0

@@ -10,9 +10,9 @@ import sys
 from contextlib import suppress
 
 from sandbox.cli import blank, standing
-from sandbox.cli.flags import Flag, Flags, UsageError, describe, read_flags
-from sandbox.cli.serving import WireSettings, policy_of, run_wire
-from sandbox.errors import SandboxError
+from sandbox.cli.flags import Flag, Flags, UsageError, describe, full_path, read_flags
+from sandbox.cli.serving import LogRefused, WireSettings, policy_of, run_wire
+from sandbox.errors import LaunchError, SandboxError, quoted
 from sandbox.held_port import LOOPBACK, take_over
 
 TYPE_CHECKING = False
@@ -74,10 +74,11 @@ the caller holds already is named by LNK_PROXY_LISTENER_FD (see HeldPort in sand
 
 def main(words: list[str]) -> int:
     """Serve until stopped; return 0.  Raises SandboxError: 2 for usage, 1 for this machine."""
-    if _asks_for_help(words):
+    known = (*FLAGS, *standing.FLAGS, *HIDDEN, *blank.FLAGS, HELP_FLAG)
+    flags = read_flags(known, words, takes_rest=True)
+    if "--help" in flags:
         print(HELP)
         return 0
-    flags = read_flags((*FLAGS, *standing.FLAGS, *HIDDEN, *blank.FLAGS), words, takes_rest=True)
     stands, shell = standing.Standing.of(flags), _shell_name(flags)
     environ = _as_it_came()
     environ.pop(flags.one("--routes-handed") or "", None)  # it is not the program's
@@ -109,7 +110,10 @@ def main(words: list[str]) -> int:
                     folder=folder,
                 )  # fmt: skip
         except OSError as error:
-            raise _not_begun(settings, error, code) from None
+            said = f"the proxy can't be begun: {error.strerror}."
+            raise SandboxError(said, exit_code=code) from None
+        except LogRefused as error:
+            raise SandboxError(error.message, exit_code=code) from None
 
     if stands.argv is None:
         return until_a_signal(serve, name)
@@ -130,12 +134,6 @@ def _as_it_came() -> dict[str, str]:
 
     came = as_it_came(dict(os.environb))
     return {os.fsdecode(name): os.fsdecode(value) for name, value in came.items()}
-
-
-def _asks_for_help(words: list[str]) -> bool:
-    """Tell whether a word before the program's is --help."""
-    ours = words[: words.index("--")] if "--" in words else words
-    return "--help" in ours or "-h" in ours
 
 
 def _listen(host: str, port: int, code: int) -> socket.socket:
@@ -227,20 +225,22 @@ def listen_address(text: str | None) -> tuple[str, int]:
         raise UsageError("--listen is missing: write --listen 127.0.0.1:8080.")
     host, colon, digits = text.rpartition(":")
     if not colon or not re.fullmatch(r"0|[1-9][0-9]{0,4}", digits) or int(digits) > 65535:
-        raise UsageError(f"--listen {text!r} has no port from 0 to 65535: write 127.0.0.1:8080.")
+        raise UsageError(
+            f"--listen {quoted(text)} has no port from 0 to 65535: write 127.0.0.1:8080."
+        )
     if host == "[::1]":
         return "::1", int(digits)
     try:
         packed = socket.inet_pton(socket.AF_INET, host)
     except (OSError, ValueError):
         raise UsageError(
-            f"--listen {text!r} names no loopback address: write 127.0.0.1:{digits} "
+            f"--listen {quoted(text)} names no loopback address: write 127.0.0.1:{digits} "
             f"or [::1]:{digits}."
         ) from None
     if packed[0] != 127:
         raise UsageError(
-            f"--listen {text!r} could be reached from other machines, which would then go out "
-            f"by this wire: write 127.0.0.1:{digits}."
+            f"--listen {quoted(text)} could be reached from other machines, which would then go "
+            f"out by this wire: write 127.0.0.1:{digits}."
         )
     return host, int(digits)
 
@@ -278,11 +278,6 @@ def until_a_signal(serve: Serve, name: str) -> int:
     return 0
 
 
-def _not_begun(settings: WireSettings, error: OSError, code: int) -> SandboxError:
-    what = f"the log in {settings.log}" if settings.log else "the proxy"
-    return SandboxError(f"{what} can't be begun: {error.strerror}.", exit_code=code)
-
-
 def _spelled(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -316,19 +311,20 @@ def _upstream(flags: Flags) -> str:
 
     flag = "--upstream" if file is None else "--upstream-file"
     try:
-        found = url or read_login(os.path.abspath(file or ""), "")
+        found = url if file is None else read_login(full_path(flag, file, "FILE"), "")
+        assert found is not None, "one of the two was given"
         Exit.of(found)
     except ValueError as error:
         raise UsageError(f"{flag}: {error}") from None
-    except SandboxError as error:
+    except LaunchError as error:
         raise UsageError(f"{flag}: {error.message}") from None
     return found
 
 
 def _shell_name(flags: Flags) -> str:
-    shell = flags.one("--shell", "uvloop")
+    shell = flags.one("--shell", "uvloop") or ""
     if shell not in SHELLS:
-        raise UsageError(f"--shell {shell!r} is no event loop here: write uvloop or trio.")
+        raise UsageError(f"--shell {quoted(shell)} is no event loop here: write uvloop or trio.")
     return shell
 
 
@@ -337,8 +333,8 @@ def _name(flags: Flags) -> str:
     # The same rule as the log's file name, which this becomes (shells.wire_files.NAME).
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise UsageError(
-            f"--name {name!r} can't name a log: use 1 to 64 letters, digits, '.', '_' or '-', "
-            "a letter or digit first."
+            f"--name {quoted(name)} can't name a log: use 1 to 64 letters, digits, '.', '_' or "
+            "'-', a letter or digit first."
         )
     return name
 
@@ -347,9 +343,7 @@ def _log_folder(flags: Flags) -> str | None:
     folder = flags.one("--log")
     if folder is None:
         return None
-    if folder == "" or "\0" in folder:
-        raise UsageError("--log names no folder: write --log FOLDER.")
-    return os.path.abspath(folder)
+    return full_path("--log", folder)
 
 
 def _state_folder(flags: Flags) -> str:
@@ -360,7 +354,7 @@ def _state_folder(flags: Flags) -> str:
 
         return settings_folder()
     if not folder.startswith("/") or "\0" in folder:
-        raise UsageError(f"--state {folder!r} isn't absolute: write the folder in full.")
+        raise UsageError(f"--state {quoted(folder)} isn't absolute: write the folder in full.")
     return os.path.normpath(folder)
 
 
@@ -370,7 +364,7 @@ def _per_minute(flags: Flags) -> int | None:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,6}", text) or int(text) > PER_MINUTE_MAX:
         raise UsageError(
-            f"--per-minute {text!r} is no number of calls: write 1 to {PER_MINUTE_MAX}."
+            f"--per-minute {quoted(text)} is no number of calls: write 1 to {PER_MINUTE_MAX}."
         )
     return int(text)
 
@@ -387,7 +381,7 @@ def _pointed_by(flags: Flags, port: int) -> str | None:
     value = os.environ.pop(variable, None) if variable else None
     if value is None:
         raise UsageError(
-            f"--pointed-by {variable!r}: there is no such variable; set it, or drop the flag."
+            f"--pointed-by {quoted(variable)}: there is no such variable; set it, or drop the flag."
         )
     found = re.fullmatch(
         r"http://lnk:(?P<secret>[A-Za-z0-9]{16,64})@(?:127\.0\.0\.1|\[::1\]):(?P<port>[0-9]{1,5})/?",
@@ -403,14 +397,8 @@ def _pointed_by(flags: Flags, port: int) -> str | None:
 
 
 def _check_policy(settings: WireSettings) -> None:
-    """Name the flag of a bad entry: each list is tried alone."""
-    lists = (
-        ("--hosts", WireSettings(settings.hosts)),
-        ("--lan", WireSettings([], lan=settings.lan)),
-        ("--tcp", WireSettings([], tcp=settings.tcp)),
-    )
-    for flag, alone in lists:
-        try:
-            policy_of(alone)
-        except ValueError as error:
-            raise UsageError(f"{flag}: {error}") from None
+    """Refuse a bad entry of a list, before anything listens."""
+    try:
+        policy_of(settings)
+    except ValueError as error:
+        raise UsageError(str(error)) from None  # which names the flag

@@ -13,7 +13,7 @@ import os
 import sys
 
 from sandbox.cli.flags import Flag, describe, read_flags
-from sandbox.errors import SandboxError, Unsupported
+from sandbox.errors import SandboxError, Unsupported, one_line
 from sandbox.linux.readiness import SETTINGS, Lack, bubblewrap, by_hand, causes, notes
 from sandbox.state import settings_folder, user_home
 
@@ -55,7 +55,7 @@ def main(words: list[str]) -> int:
         lacks = [*(lack for lack in lacks if lack not in chosen), *failed] if failed else look()
     if lacks:
         for lack in lacks:
-            print(f"not ready: {lack}")
+            print(one_line(f"not ready: {lack}"))
         return 1
     print("ready: a sandbox runs here.")
     for note in notes(_landlock()):

@@ -10,7 +10,7 @@ import os
 
 from sandbox.cli.flags import UsageError
 from sandbox.cli.handing import apart
-from sandbox.errors import LaunchError, SpecError
+from sandbox.errors import LaunchError, SpecError, quoted
 from sandbox.handed import RUN_WITH_MAX_BYTES, HandedRoutes
 
 TYPE_CHECKING = False
@@ -27,12 +27,13 @@ def taken(variable: str, state: str, desktop: dict[str, str]) -> dict[str, Any] 
     text = os.environ.pop(variable, "") if variable else ""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 2):
         raise UsageError(
-            f"--routes-handed {variable!r}: there is no such variable with a descriptor's number."
+            f"--routes-handed {quoted(variable)}: there is no such variable with a descriptor's "
+            "number."
         )
     fd = int(text)
 
     def read() -> tuple[dict[str, Any], bytes | None]:
-        return told_of(_read(fd), state, desktop)
+        return told_of(_read(fd, variable), state, desktop)
 
     told, given = apart(read)
     try:
@@ -43,13 +44,16 @@ def taken(variable: str, state: str, desktop: dict[str, str]) -> dict[str, Any] 
     return None if routes is None else {**routes, "fd": given}
 
 
-def _read(fd: int) -> HandedRoutes:
+def _read(fd: int, variable: str) -> HandedRoutes:
     try:
         with open(fd, "rb", closefd=False) as source:
             return HandedRoutes.read(source.read(RUN_WITH_MAX_BYTES + 1))
+    except SpecError as error:
+        raise UsageError(f"--routes-handed {variable}: {error}") from None
     except OSError as error:
+        why = f"its descriptor can't be read: {error.strerror}."
         raise LaunchError(
-            "routes", error.errno or 0, f"the routes' descriptor can't be read: {error.strerror}."
+            "routes", error.errno or 0, f"--routes-handed {variable}: {why}"
         ) from None
 
 

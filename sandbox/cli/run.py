@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from sandbox.cli.flags import Flag, Flags, UsageError, describe, read_flags
-from sandbox.errors import LaunchError, SandboxError
+from sandbox.cli.flags import Flag, Flags, UsageError, describe, full_path, read_flags
+from sandbox.errors import LaunchError, SandboxError, SpecError, quoted
 from sandbox.state import State, settings_folder
 
 TYPE_CHECKING = False
@@ -127,7 +127,7 @@ def _begin_log(state: State, made: Plan) -> None:
             from sandbox.runs import sweep
 
             sweep(state)
-    except OSError:
+    except (LaunchError, OSError):
         return  # then its log is kept for good
 
 
@@ -150,7 +150,9 @@ def _descriptor(flags: Flags) -> int | None:
         return None
     fd = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if fd <= 2:
-        raise UsageError(f"--with-fd {text!r} is no descriptor of its own: open one from 3 up.")
+        raise UsageError(
+            f"--with-fd {quoted(text)} is no descriptor of its own: open one from 3 up."
+        )
     try:
         os.fstat(fd)
     except OSError:
@@ -248,27 +250,18 @@ def confinement_of(spec: Spec, *, asked_network: bool) -> Confinement:
 
 def _paths(flags: Flags, name: str) -> list[str]:
     """Return a flag's paths, absolute; a relative one is read from the working folder."""
-    given = flags.all(name)
-    for path in given:
-        if not path:
-            raise UsageError(f"{name} names no path: write {name} PATH.")
-        if not os.path.isabs(path) and working_folder() is None:
-            raise UsageError(
-                f"{name} {path} is read from the working folder, which is gone: "
-                "go to one that is there (cd), or write the path in full."
-            )
-    paths = [os.path.abspath(path) for path in given]
+    from sandbox.kinds import FOLDER
+    from sandbox.place import Place
+
+    paths = [full_path(name, path, "PATH") for path in flags.all(name)]
     if "/" in paths or "//" in paths:
         raise UsageError(f"{name} names the whole machine: name the folders it needs.")
+    for path in paths:
+        try:
+            FOLDER.read(path, Place())
+        except SpecError as error:
+            raise UsageError(f"{name} names a path that {error.message}.") from None
     return paths
-
-
-def working_folder() -> str | None:
-    """Return the working folder, None for one that is gone."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
 
 
 def _check_hosts(hosts: list[str]) -> None:
@@ -291,7 +284,7 @@ def _check_hosts(hosts: list[str]) -> None:
         try:
             Policy.of([host], cures=RUN)
         except ValueError as error:
-            raise UsageError(f"--internet-host: {error}") from None
+            raise UsageError(str(error)) from None  # which names the flag
 
 
 def _joined(first: tuple[str, ...], more: list[str]) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from sandbox.errors import LaunchError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from sandbox.watch import Watch
     from shells.bridges import Bridges
     from shells.env import MakeScript, NoBridges
+    from shells.wire_files import WireLog
 
 
 RUNS = ("run", "spec")
@@ -93,6 +96,16 @@ class WireSettings:
         self.by = by
 
 
+class LogRefused(LaunchError):
+    """The log can't be begun: without one no call is served."""
+
+    def __init__(self, folder: str | None, error: OSError) -> None:
+        where = f" in {folder}" if folder else ""
+        super().__init__(
+            "log", error.errno or 0, f"the log{where} can't be begun: {error.strerror}."
+        )
+
+
 def run_wire(
     settings: WireSettings,
     listeners: list[socket.socket],
@@ -115,7 +128,7 @@ def run_wire(
     own.  `runtimes`: listeners that stand for local models', by their ports.  `beside`: what
     else is served, by the plan and where its sockets are.  `folder`: where a sandbox that
     reaches this wire is reached itself.  Raises UsageError where the settings or the log's
-    folder are no good, another OSError where the log can't be made.
+    folder are no good, LogRefused where the log can't be made, another OSError for the rest.
     """
     from proto.calls.limits import Limits
     from proto.calls.serve import serve_connection
@@ -126,7 +139,6 @@ def run_wire(
     from shells.listen import raise_descriptor_limit
     from shells.machine import Machine
     from shells.resolve import lookup
-    from shells.wire_files import UnsafeLog, open_log
 
     __import__(f"shells.{shell}_shell")  # importlib costs a start half a millisecond
     serve = sys.modules[f"shells.{shell}_shell"].serve
@@ -142,17 +154,11 @@ def run_wire(
             cures=cures,
         )
         secret = None if settings.secret is None else _secret_of(settings.secret)
-        log = open_log(
-            settings.log,
-            settings.name,
-            tell=tell,
-            kept=settings.logged,
-            keeps_empty=settings.by not in RUNS,
-        )
-    except (ValueError, UnsafeLog) as error:
+    except ValueError as error:
         from sandbox.cli.flags import UsageError
 
-        raise UsageError(getattr(error, "strerror", str(error))) from None
+        raise UsageError(str(error)) from None
+    log = _log_of(settings, tell)
     machine = Machine()
     watch = _watch(settings)
     try:
@@ -189,6 +195,26 @@ def run_wire(
             watch.end()
         machine.close()
         log.close()
+
+
+def _log_of(settings: WireSettings, tell: Callable[[Refusal | Ending], None] | None) -> WireLog:
+    """Open a wire's log; raises UsageError for a folder that others can change, LogRefused."""
+    from shells.wire_files import UnsafeLog, open_log
+
+    try:
+        return open_log(
+            settings.log,
+            settings.name,
+            tell=tell,
+            kept=settings.logged,
+            keeps_empty=settings.by not in RUNS,
+        )
+    except UnsafeLog as error:
+        from sandbox.cli.flags import UsageError
+
+        raise UsageError(str(error.strerror)) from None
+    except OSError as error:
+        raise LogRefused(settings.log, error) from None
 
 
 def _beside(

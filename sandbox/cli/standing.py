@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 
-from sandbox.cli.flags import Flag, Flags, UsageError
-from sandbox.errors import SandboxError
+from sandbox.cli.flags import Flag, Flags, UsageError, full_path
+from sandbox.errors import SandboxError, quoted
 from sandbox.linux.wire_folder import OUT, Folder, Shared
 
 TYPE_CHECKING = False
@@ -42,8 +41,8 @@ class Standing:
     def of(cls, flags: Flags) -> Standing:
         """Read the flags; raises UsageError."""
         folder, argv = flags.one("--dir"), flags.rest
-        if folder is not None and (not folder or "\0" in folder):
-            raise UsageError("--dir names no folder: write --dir FOLDER.")
+        if folder is not None:
+            folder = full_path("--dir", folder)
         if argv is not None and not "".join(argv[:1]):
             raise UsageError("there is no program to run: write it after --, or leave -- out.")
         holds = "--hold" in flags
@@ -53,8 +52,6 @@ class Standing:
             raise UsageError("--hold is reached by a folder: add --dir FOLDER.")
         if folder is not None and not holds and argv is None and "--listen" not in flags:
             raise UsageError("--dir alone starts nothing: add --hold, or -- and a program.")
-        if folder is not None:
-            folder = os.path.abspath(folder)
         return cls(folder, _shared(flags), argv)
 
     def open(self) -> AbstractContextManager[tuple[list[socket.socket], Folder | None]]:
@@ -105,5 +102,7 @@ def _id(flags: Flags, name: str) -> int | None:
 def read_id(name: str, text: str) -> int:
     """Read a user's or group's number; raises UsageError."""
     if not re.fullmatch(r"0|[1-9][0-9]{0,9}", text) or int(text) > ID_MAX:
-        raise UsageError(f"{name} {text!r} is no user's or group's number: write {name} 1000.")
+        raise UsageError(
+            f"{name} {quoted(text)} is no user's or group's number: write {name} 1000."
+        )
     return int(text)

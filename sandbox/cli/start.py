@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.cli.flags import Flag, describe, read_flags
+from sandbox.errors import one_line
 from sandbox.state import State, settings_folder
 
 FLAGS = (Flag("--help", "", "print this"),)
@@ -31,5 +32,5 @@ def main(words: list[str]) -> int:
     was_stopped = wires.start(state)
     print("The wires are open again." if was_stopped else "The wires were not stopped.")
     for one in wires.wires(state.settings).paused:
-        print(f"{one.sandbox} is still paused: lnk sandbox resume {one.sandbox}")
+        print(one_line(f"{one.sandbox} is still paused: lnk sandbox resume {one.sandbox}"))
     return 0

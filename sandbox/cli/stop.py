@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.cli.flags import Flag, describe, read_flags
+from sandbox.errors import SandboxError, one_line
 from sandbox.state import State, settings_folder
 
 FLAGS = (Flag("--help", "", "print this"),)
@@ -29,10 +30,20 @@ def main(words: list[str]) -> int:
     from sandbox.on_stop import run_all
 
     state = State(settings_folder())
-    wires.stop(state)
-    print("Every wire is closed; what is open ends within two seconds.", flush=True)
-    failed = run_all(state)
+    open_still: SandboxError | None = None
+    try:
+        wires.stop(state)
+        print("Every wire is closed; what is open ends within two seconds.", flush=True)
+    except SandboxError as error:
+        said = f"the wires stay open, for the kill switch can't be raised: {error.message}"
+        open_still = SandboxError(said)  # and what is registered is run all the same
+    try:
+        failed = run_all(state)
+    except SandboxError as error:
+        raise open_still or error from None
     for name, why in failed:
-        print(f"{name}: {why}.")
+        print(one_line(f"{name}: {why}."))
+    if open_still is not None:
+        raise open_still
     print("lnk sandbox start opens them again.")
     return 1 if failed else 0

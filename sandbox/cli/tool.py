@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 
-from sandbox.cli.flags import Flag, UsageError, describe, read_flags
-from sandbox.errors import SandboxError
+from sandbox.cli.flags import Flag, Flags, UsageError, describe, read_flags
+from sandbox.errors import SandboxError, one_line, quoted
 from sandbox.state import State, settings_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandbox.route import Tool
 
 ADD_FLAGS = (
     Flag("--allow", "CALL", "a call that doesn't ask, exactly as it is named", many=True),
@@ -52,46 +56,50 @@ def main(words: list[str]) -> int:
     raise UsageError("write lnk sandbox tool add, list or remove.")
 
 
-def _named(words: list[str], verb: str) -> tuple[str, list[str]]:
-    if not words or words[0].startswith("-"):
+def _read(
+    verb: str, known: tuple[Flag, ...], words: list[str], *, takes_rest: bool = False
+) -> tuple[str, Flags] | None:
+    """Return which tool, and the flags; None where help was asked for, which is printed."""
+    has_name = bool(words) and not words[0].startswith("-")
+    flags = read_flags(known, words[has_name:], takes_rest=takes_rest)
+    if "--help" in flags:
+        print(HELP)
+        return None
+    if not has_name:
         raise UsageError(f"which tool? Write lnk sandbox tool {verb} NAME.")
-    return words[0], words[1:]
+    return words[0], flags
 
 
 def _add(words: list[str]) -> int:
-    if words[:1] == ["--help"]:
-        print(HELP)
+    read = _read("add", ADD_FLAGS, words, takes_rest=True)
+    if read is None:
         return 0
     from sandbox import tools
     from sandbox.place import Place
     from sandbox.route import Tool
     from sandbox.table import read_table
 
-    name, rest = _named(words, "add")
-    flags = read_flags(ADD_FLAGS, rest, takes_rest=True)
+    name, flags = read
     argv = flags.rest
     if not argv or not argv[0]:
         raise UsageError("there is no program to run: write it after --.")
-    argv = [tools.found(argv[0], os.environ.get("PATH", "")), *argv[1:]]
     told = {
         "name": name,
-        "argv": argv,
+        "argv": _with_fields([tools.found(argv[0], os.environ.get("PATH", "")), *argv[1:]]),
         "ask": flags.one("--ask", "all"),
         "allow": flags.all("--allow"),
     }
-    told["argv"] = argv = _with_fields(argv)
     tool = read_table(Tool, told, Place(("tool",)))
-    state = State(settings_folder())
-    if tools.load(state, name) is not None:
-        raise SandboxError(
-            f"there is a tool {name} already: lnk sandbox tool remove {name}, then add it.",
-            exit_code=2,
-        )
-    tools.save(state, tool)
-    asks = "no call asks you" if tool.ask == "none" else "every call asks you"
-    but = f", but {', '.join(tool.allow)}" if tool.allow and tool.ask == "all" else ""
-    print(f"{name}: {argv[0]}; {asks}{but}.")
+    tools.save(State(settings_folder()), tool)
+    print(one_line(f"{name}: {tool.argv[0]}; {_asking(tool)}."))
     return 0
+
+
+def _asking(tool: Tool) -> str:
+    """Return in words which calls of a tool ask."""
+    if tool.ask == "none":
+        return "no call asks you"
+    return "every call asks you" + (f", but {', '.join(tool.allow)}" if tool.allow else "")
 
 
 def _with_fields(argv: list[str]) -> list[str]:
@@ -118,26 +126,24 @@ def _list(words: list[str]) -> int:
         if "--json" in flags:
             print(tools.shown(tool))
         else:
-            allowed = f", not {', '.join(tool.allow)}" if tool.allow else ""
-            print(f"{tool.name}: {tool.argv[0]}; asks {tool.ask}{allowed}")
+            print(one_line(f"{tool.name}: {tool.argv[0]}; {_asking(tool)}."))
     if not found and "--json" not in flags:
         print("No tool is defined: lnk sandbox tool add --help says how.")
     return 0
 
 
 def _remove(words: list[str]) -> int:
-    if words[:1] == ["--help"]:
-        print(HELP)
+    read = _read("remove", REMOVE_FLAGS, words)
+    if read is None:
         return 0
     from sandbox import tools
 
-    name, rest = _named(words, "remove")
-    read_flags(REMOVE_FLAGS, rest)
+    name, _ = read
     left = tools.remove(State(settings_folder()), name)
     if left is None:
         raise SandboxError(
-            f"there is no tool {name}: lnk sandbox tool list names them.", exit_code=1
+            f"there is no tool {quoted(name)}: lnk sandbox tool list names them.", exit_code=1
         )
     if left:
-        print(f"{name}: removed; what its server wrote stays in {left}.")
+        print(one_line(f"{name}: removed; what its server wrote stays in {left}."))
     return 0

@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
         return 0
     if "--json" in flags and "--explain" not in flags:
         raise UsageError("--json says how --explain prints: write --explain --json.")
-    request = with_secret(read_request(sys.stdin.buffer.read(REQUEST_MAX_BYTES + 1)))
+    request = with_secret(read_request(read_input()))
     if request.unwalled is not None:
         from sandbox.cli.wrap_apart import wrap_unwalled
 
@@ -77,6 +77,16 @@ def main(words: list[str]) -> int:
     _make_reached(request)
     print(text)
     return 0
+
+
+def read_input() -> bytes:
+    """Return a request's bytes from standard input; raises UsageError where it can't be read."""
+    try:
+        return sys.stdin.buffer.read(REQUEST_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"the request can't be read from standard input: {error.strerror}; open it to be read."
+        ) from None
 
 
 def _make_reached(request: WrapRequest) -> None:

@@ -725,7 +725,9 @@ def serve_handed(
     except BrokenPipeError:
         pass  # the maker has said why there is no sandbox
     except BaseException as error:  # noqa: BLE001 - a forked process ends here, whatever happens
-        _say(f"the proxy: {error}" if str(error) else f"the proxy: {error!r}")
+        from sandbox.errors import sentence
+
+        _say(f"the proxy: {sentence(error) if str(error) else repr(error)}")
     finally:
         posix._exit(1)
 

@@ -263,10 +263,9 @@ class View:
             if self.nearest_shown(real, itself=True) is None:
                 continue  # nothing shows it
             if self.facts.paths[path].kind not in (FOLDER, LINK):
-                raise LaunchError(
-                    "files", 2, f"hide names {path}, which is {self.facts.paths[path].kind}: "
-                    "only a folder that exists can be hidden in one that is shown.",
-                )  # fmt: skip
+                raise _refused(2, "hide", path, f", which is {self.facts.paths[path].kind}: only a "
+                               "folder that exists can be hidden in one that is shown; make it "
+                               "first, or take it out.")  # fmt: skip
             opened = any(m.how in (READ, WRITE) and inside(m.at, real) for m in self.table.values())
             self._put(HIDDEN, real, "hidden", perms="0755" if opened else "0000")
 

@@ -529,11 +529,16 @@ def test_two_minutes_without_an_answer_are_a_no_whoever_asks(monkeypatch, state,
     assert asking.ask(asked, state, life, print) == "silence"
 
 
+def waits(name: str, asked: float, until: float, pid: int) -> bytes:
+    times = {"asked": asked, "until": until}
+    return json.dumps({"id": name, "sandbox": "box", "text": TEXT, "pid": pid, **times}).encode()
+
+
 def test_no_more_questions_wait_on_a_machine_than_a_bound(monkeypatch, state, life):
     monkeypatch.setattr(asking, "_on_terminal", lambda *_: None)
     for number in range(asking.WAITING_MAX):
-        one = {"id": f"q{number}", "asked": number, "until": time.time() + 60, "pid": os.getpid()}
-        state.write(json.dumps(one).encode(), "questions", f"q{number}.json")
+        name, later = f"q{number}", time.time() + 60
+        state.write(waits(name, number, later, os.getpid()), "questions", f"{name}.json")
     said: list[str] = []
     asked = Question("box", TEXT, {}, 30)
     assert asking.ask(asked, state, life, said.append) == "silence"
@@ -546,8 +551,7 @@ def test_what_a_killed_asker_left_is_taken_away(state):
     ended.wait()
     for name, until, pid in (("old", 1.0, os.getpid()), ("new", later, os.getpid()),
                              ("killed", later, ended.pid)):  # fmt: skip
-        one = {"id": name, "asked": until, "until": until, "pid": pid}
-        state.write(json.dumps(one).encode(), "questions", f"{name}.json")
+        state.write(waits(name, until, until, pid), "questions", f"{name}.json")
     state.write(b"yes", "questions", "stray.answer")
     state.write(b"yes", "questions", "new.answer")
     asking.sweep(state)

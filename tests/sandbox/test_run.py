@@ -288,8 +288,8 @@ def test_a_path_that_cannot_be_opened_is_one_sentence_before_anything_starts(
         (["--yes", "--with-fd", "0", "--", "true"], "--with-fd '0' is no descriptor of its own"),
         (["--yes", "--with-fd", "x", "--", "true"], "--with-fd 'x' is no descriptor of its own"),
         (["--yes", "--write-dot-files", ".", "--", "true"], "which isn't written: add --write"),
-        (["--yes", "--internet-host", "127.1", "--", "true"], "--internet-host: "),
-        (["--yes", "--internet-host", "exa mple.com", "--", "true"], "--internet-host: "),
+        (["--yes", "--internet-host", "127.1", "--", "true"], "'127.1' in --internet-host"),
+        (["--yes", "--internet-host", "a b", "--", "true"], "'a b' in --internet-host is no host"),
         (
             ["--yes", "--internet-host", "localhost", "--", "true"],
             "localhost is this machine, which",
@@ -444,6 +444,7 @@ def test_what_was_typed_ahead_answers_nothing(installed, who, folder):
         ("[files]\nread = ['/usr',\n'/nosuch']", "box.toml:3: read names /nosuch, which does not"),
         ("[files]\nread = ['/tmp']", "box.toml:2: read names /tmp, which no sandbox opens whole"),
         ("[files]\nread = ['.']\n\nhide = ['.']", "box.toml:4: hide names "),
+        ("[files]\nread = ['.']\nhide = ['nope']", "box.toml:3: hide names "),
         ("[models]\nopenai = { key = 'env:NOPE' }", "box.toml:2: models.openai.key: names the var"),
         ("[tools]\nuse = [\n'nope']", "box.toml:3: tools.use[0]: names nope, which isn't defined"),
         ("[internet]\ntcp = ['a.example:9']\n[localhost]\nserve = [53]",
@@ -459,6 +460,23 @@ def test_what_is_refused_after_a_spec_was_read_has_its_file_and_line(
     assert done.returncode in (2, 125)
     assert done.stderr.startswith(f"lnk sandbox: {path.removesuffix('box.toml')}{said}")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_log_that_cannot_be_begun_is_told_with_its_folder(installed, ordinary):
+    settings = f"{ordinary.home}/closed-log"
+    log = f"{settings}/sandbox/log"
+    os.makedirs(log)
+    for path in (settings, f"{settings}/sandbox", log):
+        os.chown(path, ordinary.uid, ordinary.gid)
+        os.chmod(path, 0o700)
+    os.chmod(log, 0o500)
+    environ = {**ordinary.environ, "LNK_HOME": settings}
+    done = installed.run(ordinary, "run", "--yes", "--", "sleep", "30", environ=environ)
+    assert done.returncode == 125
+    assert done.stderr.splitlines() == [
+        f"lnk sandbox: the proxy: the log in {log} can't be begun: Permission denied.",
+        "lnk sandbox: a part of the sandbox outside ended, so all of it ends.",
+    ]
 
 
 def test_a_check_names_the_line_too(installed, ordinary):

@@ -302,7 +302,7 @@ def test_a_key_pasted_where_its_place_belongs_is_never_shown(text: str):
         ("\n\n=", "spec:3: spec: isn't TOML: "),
         ("[files]\n[files]", "spec:2: spec: isn't TOML: Cannot declare"),
         ("x = 1\nx = 2", "spec:2: spec: isn't TOML: Cannot overwrite a value"),
-        ("x = " + "9" * 5000, "spec: isn't TOML: "),
+        ("x = " + "9" * 5000, "spec: holds a number too long for any key"),
         ("x = " + "[" * 100_000, "spec: is nested too deeply"),
         ("x" * (SPEC_MAX_BYTES + 1), f"spec: is longer than {SPEC_MAX_BYTES} bytes"),
     ],
@@ -491,6 +491,16 @@ def test_a_spec_in_words_says_everything_it_opens():
     assert in_words(Spec(internet=Internet(hosts=None))) == ["reaches any host on the internet"]
     assert in_words(Spec(network=Network(mode="proxy", upstream="http://x")))
     assert in_words(Spec(files=Files(read_home=True)))[0] == "reads the whole home folder"
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_whole"), [("/srv/u", True), ("/srv", True), ("/srv/u/x", False), ("/s", False)]
+)
+def test_a_home_that_is_written_whole_is_called_that(folder, is_whole, monkeypatch):
+    monkeypatch.setenv("HOME", "/srv/u")
+    (said, _) = in_words(Spec(files=Files(write=(folder,))))
+    more = ", all of your home, so what runs when you log in too (.profile, .bashrc, .ssh)"
+    assert said == f"writes {folder}{more if is_whole else ''}"
 
 
 def test_a_folder_named_with_a_terminals_codes_is_shown_as_it_is():

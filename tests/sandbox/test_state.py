@@ -102,7 +102,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(LaunchError, match="No space"):
         state.write(b"new", "specs", "a")
     assert state.read("specs", "a") == b"old"
     assert state.names("specs") == ["a"]

@@ -161,9 +161,9 @@ def test_without_a_folder_named_the_persons_own_is_read(
 
 def test_a_flag_that_can_not_be_changed_is_one_sentence(settings: str) -> None:
     os.makedirs(f"{settings}/sandbox/stopped", 0o700)
-    with pytest.raises(LaunchError, match="kill switch can't be written"):
+    with pytest.raises(LaunchError, match="/stopped' can't be written"):
         flags.stop(State(settings))
-    with pytest.raises(LaunchError, match="stopped can't be removed"):
+    with pytest.raises(LaunchError, match="/stopped' can't be removed"):
         flags.start(State(settings))
 
 
