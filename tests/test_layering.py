@@ -345,7 +345,7 @@ def loaded_after(code: str, stdin: str = "") -> set[str]:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
     assert "\n@" in done.stdout, done.stderr

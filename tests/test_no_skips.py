@@ -45,7 +45,7 @@ def run(folder: Path, text: str, *, is_ci: bool) -> subprocess.CompletedProcess[
     argv = ["-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, *argv, "--rootdir", str(folder), "-c", os.devnull, str(folder)],
-        cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=60,
+        cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=110,
     )  # fmt: skip
 
 

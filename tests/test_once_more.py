@@ -38,7 +38,7 @@ def run(
     argv = ["-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, *argv, "--rootdir", str(folder), "-c", os.devnull, str(folder)],
-        cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=60,
+        cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=110,
     )  # fmt: skip
 
 

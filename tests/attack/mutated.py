@@ -29,7 +29,7 @@ def tried(wall: str) -> "tuple[str, ...]":
 def main() -> None:
     from sandbox.cli import check
     from sandbox.cli.planned import planned
-    from sandbox.linux import bubblewrap, kept
+    from sandbox.linux import bubblewrap, canaries, kept
     from sandbox.linux.canaries import Canaries
 
     told = json.loads(sys.argv[1])
@@ -38,6 +38,8 @@ def main() -> None:
     plan, facts = planned(confinement)
     plan = check.apart(plan, confinement)
     passed = {name: os.environ[name] for name in ("PATH", "HOME", "LNK_MARKER")}
+    # Of the machine's own, one that was listed may be gone before it is mounted.
+    canaries.listening_sockets = lambda: [told["told"]["path_socket"], told["told"]["read_socket"]]
     original = bubblewrap.arguments
     found = {}
     with check.Login(confinement, plan), Canaries(plan.home) as outside:
@@ -46,7 +48,7 @@ def main() -> None:
             argv = [*told["argv"], json.dumps({**told["told"], "groups": tried(name)})]
             done = subprocess.run(
                 kept.command(mutant, facts.own, argv), capture_output=True, text=True, stdin=0,
-                env={**passed, **mutant.environment}, timeout=100,
+                env={**passed, **mutant.environment}, timeout=300,
             )  # fmt: skip
             if done.returncode != 0:
                 found[name] = done.stderr.strip()

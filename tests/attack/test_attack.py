@@ -46,7 +46,7 @@ def attack(installed, attacked: World, net: str, **told: object) -> dict[str, st
     return json.loads(started(attacked, command))
 
 
-def started(attacked: World, command: list[str], timeout_s: float = 110) -> str:
+def started(attacked: World, command: list[str], timeout_s: float = lnk.LONG_S) -> str:
     """Run a command in the foreground of a terminal, as a person starts it; return what it said."""
     command = ["setsid", "--ctty", "--wait", *command]
     control, terminal = os.openpty()
@@ -101,7 +101,7 @@ def strongest(
         yield made
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_nine_in_ten_walls_are_guarded_by_an_attempt(installed, strongest):
     """Without each wall of the plan in turn, something gets through.
 
@@ -117,11 +117,7 @@ def test_nine_in_ten_walls_are_guarded_by_an_attempt(installed, strongest):
                "told": json.loads(told)}  # fmt: skip
     start = f"import sys\nsys.path.append({installed.folder!r})\n"
     command = [installed.python, "-I", "-S", "-c", start + source, json.dumps(request)]
-    found = json.loads(started(strongest, command, 280))
-    if any(isinstance(through, str) for through in found.values()):
-        # One didn't start: a socket that was listed, of another program, can be gone by then.
-        again = json.loads(started(strongest, command, 280))
-        found |= {wall: again[wall] for wall, through in found.items() if isinstance(through, str)}
+    found = json.loads(started(strongest, command, 880))
     if strongest.who.uid != 0:
         found = {wall: through for wall, through in found.items()
                  if not wall.startswith(NO_WALL_TO_AN_ORDINARY_USER)}  # fmt: skip

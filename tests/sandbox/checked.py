@@ -1,7 +1,9 @@
 """Check a sandbox with each of its walls taken away in turn; behind mutants.py, as one script.
 
 One argument: {"folder", "confinement", "which": "walls" or "grants", "only": names
-or null}.  Prints an object: for each mutant, for each probe that rests on it, its result and why.
+or null, "sockets": the paths that somebody listens on for as long as this runs; of the machine's
+own one may be gone before it is mounted}.  Prints an object: for each mutant, for each probe that
+rests on it, its result and why.
 """
 
 import json
@@ -12,7 +14,7 @@ import sys
 def main() -> None:
     from sandbox.cli import check
     from sandbox.cli.planned import planned
-    from sandbox.linux import bubblewrap
+    from sandbox.linux import bubblewrap, canaries
     from sandbox.linux.canaries import Canaries
     from sandbox.linux.checker import run, with_interpreter
     from sandbox.linux.probes import verdict
@@ -24,6 +26,7 @@ def main() -> None:
     confinement = check.read_request(request)
     plan, facts = planned(confinement)
     plan, _ = with_interpreter(check.apart(plan, confinement), facts.own)
+    canaries.listening_sockets = lambda: told["sockets"]
     original = bubblewrap.arguments
     found = {}
     with check.Login(confinement, plan), Canaries(plan.home) as outside:

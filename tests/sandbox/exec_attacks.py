@@ -585,20 +585,23 @@ def after_vfork():
     return " ".join(sorted(said))
 
 
+MADE_LEAST = 10
+
+
 def signals_meanwhile():
     """A timer of a millisecond interrupts each call; none is lost, and none hangs."""
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     made = 0
-    until = time.monotonic() + 1.5
-    while time.monotonic() < until:
+    began = time.monotonic()
+    while (took := time.monotonic() - began) < 1.5 or (made <= MADE_LEAST and took < 30):
         # One that comes before the watch has the call is the caller's to handle, as ever.
         with contextlib.suppress(InterruptedError):
             os.close(syscall(MEMFD, b"x", 0))
             made += 1
     said = executed(UNLISTED)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    return said if made > 10 else f"only {made}"
+    return said if made > MADE_LEAST else f"only {made}"
 
 
 class Flipper:

@@ -30,6 +30,9 @@ from sandbox.cli.main import main
 sys.exit(main())
 """
 PATH = "/usr/local/bin:/usr/bin:/bin"
+LONG_S = 110.0
+"""How long what takes a second may take on a slow machine where others work: no test is judged by
+it, and it ends before a test's own limit."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def run(
     **more: object,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as somebody, in their home, with their environment alone."""
-    given = {"cwd": who.home, "timeout": 60, "text": True, "capture_output": True, **more}
+    given = {"cwd": who.home, "timeout": LONG_S, "text": True, "capture_output": True, **more}
     if "input" not in given:
         given.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run(argv, env={**who.environ, **(environ or {})}, **identity(who), **given)
@@ -110,6 +113,12 @@ def popen(who: Account, argv: Sequence[str], **more: object) -> subprocess.Popen
     """Start a command as somebody, in their home, with their environment alone."""
     given = {"cwd": who.home, "env": who.environ, "text": True, **more}
     return subprocess.Popen(argv, **identity(who), **given)
+
+
+def made_anew(path: str, mode: int = 0o777) -> None:
+    """Make a folder; what a try before has left there goes."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.mkdir(path, mode)
 
 
 def identity(who: Account) -> dict[str, object]:

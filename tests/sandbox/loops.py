@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from shells.poll_loop import Loop
+from tests.sandbox.lnk import LONG_S
 
 TOLD = {
     "name": "box", "caller": "k", "imports": [], "upstream": "direct", "state": "/nowhere",
@@ -15,10 +17,9 @@ TOLD = {
 
 def turn(loop: Loop, until: Callable[[], bool]) -> None:
     """Turn a loop until something holds."""
-    for _ in range(500):
-        if until():
-            return
+    limit = time.monotonic() + LONG_S
+    while not until():
+        assert time.monotonic() < limit, "it never came to that"
         loop._running = True
         loop.after(0.01, loop.stop)
         loop.run()
-    raise AssertionError("it never came to that")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -11,6 +12,9 @@ import time
 
 from tests.sandbox import lnk
 
+SIZE = 24, 80
+"""Rows and columns."""
+
 
 class Terminal:
     """A command in the foreground of a terminal of its own."""
@@ -19,6 +23,7 @@ class Terminal:
         self.pid, self.control = pty.fork()
         if self.pid == 0:
             try:
+                termios.tcsetwinsize(0, SIZE)  # before anything looks at it
                 os.setgroups([])
                 os.setgid(who.gid)
                 os.setuid(who.uid)
@@ -30,6 +35,7 @@ class Terminal:
             finally:
                 os._exit(99)
         self.said = ""
+        self._letters = codecs.getincrementaldecoder("utf-8")("replace")  # a read may cut one
         self.status: int | None = None
 
     def __enter__(self) -> Terminal:
@@ -43,12 +49,12 @@ class Terminal:
 
     def read_until(self, words: str) -> str:
         """Return what was said up to and with some words."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + lnk.LONG_S
         while words not in self.said:
             assert time.monotonic() < until, self.said
-            assert select.select([self.control], [], [], 20)[0], self.said
+            assert select.select([self.control], [], [], lnk.LONG_S)[0], self.said
             try:
-                self.said += os.read(self.control, 4096).decode()
+                self.said += self._letters.decode(os.read(self.control, 4096))
             except OSError:
                 raise AssertionError(self.said) from None
         before, _, self.said = self.said.partition(words)

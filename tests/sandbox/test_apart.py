@@ -33,7 +33,7 @@ from tests.sandbox.test_exits import PASSWORD, Exit, exit_
 
 __all__ = ["exit_"]  # a fixture
 
-SOON_S = 60
+SOON_S = 110
 CONNECT = b"CONNECT %b:443 HTTP/1.1\r\nHost: %b:443\r\n\r\n"
 CALLER, KEY = "caller-key-0123456789", "treasure-4d0c8f"
 URL_SECRET = "abcdefghijklmnop0123"
@@ -448,7 +448,7 @@ def test_only_its_own_user_and_the_binder_may_bind(
     installed: lnk.Installed, people: dict[str, lnk.Account]
 ) -> None:
     user, place = people["user"], f"{people['user'].home}/bind"
-    os.mkdir(place, 0o700)
+    lnk.made_anew(place, 0o700)
     os.chown(place, user.uid, user.gid)
     with blank(installed, user, place) as one:
         refused = bound(place, BIND, as_ourselves=True)
@@ -695,7 +695,7 @@ def test_a_folder_may_be_a_group_s(
 ) -> None:
     user = people["user"]
     place = Path(user.home) / "theirs"
-    place.mkdir(0o700)
+    lnk.made_anew(str(place), 0o700)
     (place / "wire").mkdir()
     for path in (place, place / "wire"):
         os.chown(path, user.uid, user.gid)

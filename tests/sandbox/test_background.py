@@ -72,7 +72,7 @@ def seen(who: lnk.Account, command: list[str], where: str, driver: str = DRIVER)
         pass  # it was hung up
     finally:
         os.close(ours)
-        assert process.wait(20) == 0
+        assert process.wait(lnk.LONG_S) == 0
     return sorted(text.decode().replace("\r", "").splitlines())
 
 

@@ -35,7 +35,7 @@ sys.argv[0] = "lnk"
 from sandbox.cli.main import main
 sys.exit(main())
 """
-SOON_S = 30
+SOON_S = 110
 SHELLS = ("uvloop", "trio")
 SECRET = "abcdefghijklmnop0123456789"
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_no_traceback() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "sandbox.cli.main", "--help"], stdout=full,
-            stderr=subprocess.PIPE, text=True, timeout=30,
+            stderr=subprocess.PIPE, text=True, timeout=SOON_S,
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "lnk sandbox: what it prints finds no space left: make room.\n"
@@ -220,7 +220,7 @@ def test_a_reader_who_has_left_is_no_traceback() -> None:
     with open(write, "w") as closed:
         done = subprocess.run(
             [sys.executable, "-m", "sandbox.cli.main", "--help"], stdout=closed,
-            stderr=subprocess.PIPE, text=True, timeout=30,
+            stderr=subprocess.PIPE, text=True, timeout=SOON_S,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -235,7 +235,7 @@ def test_a_program_without_the_dashes_before_it_is_told_where_it_goes() -> None:
 def test_a_terminal_of_few_letters_is_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sandbox.cli.main", "run", "--help"], capture_output=True,
-        text=True, timeout=30, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        text=True, timeout=SOON_S, env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "[ARGUMENT\\u2026]" in done.stdout

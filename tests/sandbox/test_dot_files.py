@@ -734,7 +734,7 @@ def start(installed: lnk.Installed, who: lnk.Account, folder: str) -> Iterator[S
 def ended(process: subprocess.Popen[str]) -> int:
     assert process.stdin is not None
     process.stdin.close()
-    return process.wait(10)
+    return process.wait(lnk.LONG_S)
 
 
 def test_git_outside_goes_on_working_meanwhile(start, who, folder):
@@ -829,13 +829,13 @@ def test_nothing_is_left_however_the_launcher_ends(start, folder, number):
     process = start()
     assert sorted(os.listdir(folder)) == sorted(HELD)
     process.send_signal(number)
-    process.wait(10)
+    process.wait(lnk.LONG_S)
     if number == signal.SIGKILL:  # the keeper goes on, to take it away
         until_empty(folder)
     assert os.listdir(folder) == []
 
 
-def until_empty(folder: str, within_s: float = 5.0) -> None:
+def until_empty(folder: str, within_s: float = lnk.LONG_S) -> None:
     """Look until nothing is left in a folder; fail where it isn't so in time."""
     import select
     import time
@@ -867,7 +867,7 @@ def test_a_sandbox_that_does_not_start_leaves_nothing(installed, who, folder):
 def test_a_folder_that_cannot_be_written_needs_nothing_held(installed, ordinary, open_folder):
     """Neither can the program inside make anything there."""
     folder = f"{open_folder}/roots"
-    os.mkdir(folder, 0o755)
+    lnk.made_anew(folder, 0o755)
     command = installed.wrapped(ordinary, ["sh", "-c", "ls -A; mkdir .git"], write=[folder])
     done = lnk.run(ordinary, command, cwd=folder)
     if os.geteuid() == 0:

@@ -115,7 +115,7 @@ def tried(
 ) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
     """Return what became of each try in one sandbox, and how its run ended."""
     keys.setdefault("commands", {"only": ONLY})
-    done = lnk.run(who, command_of(installed, who, folder, names, **keys), timeout=110)
+    done = lnk.run(who, command_of(installed, who, folder, names, **keys), timeout=lnk.LONG_S)
     assert done.returncode == 0, done.stderr
     return outcome(done), done
 
@@ -146,7 +146,7 @@ def test_the_stated_gaps_are_as_stated(installed, who, folder):
     with open(f"{folder}/preload.c", "w") as file:
         file.write(PRELOAD)
     built = ["gcc", "-shared", "-fPIC", "-o", f"{folder}/preload.so", f"{folder}/preload.c"]
-    subprocess.run(built, check=True, timeout=60)
+    subprocess.run(built, check=True, timeout=lnk.LONG_S)
     passed = os.memfd_create("outside")
     with open("/usr/bin/id", "rb") as program:
         os.write(passed, program.read())

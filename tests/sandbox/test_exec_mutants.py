@@ -109,7 +109,7 @@ def tried(
         change(settings)
         plan["inside"]["settings"] = settings
         command[4] = json.dumps(plan)
-    return outcome(lnk.run(who, command, timeout=110))
+    return outcome(lnk.run(who, command, timeout=lnk.LONG_S))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -251,4 +251,4 @@ def test_what_the_stage_starts_beside_the_program_is_not_taken_for_it(copy, ordi
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "got\n"
-        assert process.wait(30) == 9
+        assert process.wait(lnk.LONG_S) == 9

@@ -30,7 +30,7 @@ def project(who: lnk.Account, folder: str) -> str:
     ):
         with open(f"{path}/{name}", "w") as file:
             file.write(text)
-    subprocess.run(["chown", "-R", f"{who.uid}:{who.gid}", path], check=True, timeout=20)
+    subprocess.run(["chown", "-R", f"{who.uid}:{who.gid}", path], check=True, timeout=lnk.LONG_S)
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "first"]):
         done = lnk.run(
             who, ["git", "-C", path, "-c", "user.name=t", "-c", "user.email=t@t", *words]

@@ -45,7 +45,7 @@ class Exit:
         with contextlib.suppress(OSError):
             while True:
                 with self._listener.accept()[0] as sock:
-                    sock.settimeout(30)
+                    sock.settimeout(lnk.LONG_S)
                     self._answer(sock)
 
     def _answer(self, sock: socket.socket) -> None:

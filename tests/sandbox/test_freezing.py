@@ -50,7 +50,7 @@ def forked() -> Iterator[subprocess.Popen[bytes]]:
     """Run the tree until the program's three processes are there, and end it all afterwards."""
     run = subprocess.Popen([sys.executable, "-c", TREE], start_new_session=True)
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + lnk.LONG_S
         while len(program_of(run.pid)) < 3 and time.monotonic() < until:
             time.sleep(0.02)
         yield run
@@ -69,7 +69,7 @@ def test_all_below_the_first_process_stop_and_go_on() -> None:
             time.sleep(0.01)
         frozen = Frozen.of(run.pid)
         assert frozen is not None
-        until = time.monotonic() + 20
+        until = time.monotonic() + lnk.LONG_S
         while {state(pid) for pid in found} != {"T"} and time.monotonic() < until:
             time.sleep(0.01)  # a signal that waits is as good, and seen to take effect
         assert {state(pid) for pid in found} == {"T"}
@@ -118,7 +118,6 @@ def test_a_run_that_is_told_to_end_ends_though_it_asks(
         file.write("[desktop]\nopen = true\n")
     words = ["run", "--yes", "--spec", spec, "--", "sh", "-c", "$BROWSER https://example.com/"]
     with Terminal(ordinary, installed.argv(*words)) as terminal:
-        terminal.resize(24, 80)
         terminal.read_until("Enter alone refuses: ")
         begun = time.monotonic()
         os.kill(terminal.pid, signal.SIGTERM)
@@ -145,7 +144,6 @@ os.killpg(0, 9)
             file.write(f'[files]\nread = ["{client}"]\n')
         words = ["run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3", client]
         with Terminal(ordinary, installed.argv(*words)) as terminal:
-            terminal.resize(24, 80)
             terminal.read_until("\x1b[?1049h")
             said = terminal.read_until("Enter alone refuses: ")
             found = re.search(r"type (\w+) and Enter", said)

@@ -139,7 +139,7 @@ def test_git_reads_the_same(tmp_path_factory, data):
     environ = {"PATH": lnk.PATH, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
         ["git", "config", "--file", str(path), "--no-includes", "--list", "-z"],
-        capture_output=True, env=environ, cwd="/", timeout=30,
+        capture_output=True, env=environ, cwd="/", timeout=lnk.LONG_S,
     )  # fmt: skip
     theirs: list[tuple[bytes, bytes | None]] | None = None
     if done.returncode == 0:

@@ -76,7 +76,7 @@ def test_a_repository_by_a_link_is_one(here, top):
 def test_git_agrees_on_what_a_repository_is(top, head, is_one):
     write(f"{top}/.git/HEAD", head)
     done = subprocess.run(
-        ["git", "rev-parse", "--git-dir"], cwd=top, capture_output=True, timeout=30,
+        ["git", "rev-parse", "--git-dir"], cwd=top, capture_output=True, timeout=lnk.LONG_S,
         env={"PATH": lnk.PATH, "GIT_CEILING_DIRECTORIES": os.path.dirname(top)},
     )  # fmt: skip
     assert (done.returncode == 0) == is_one

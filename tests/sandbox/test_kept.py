@@ -59,7 +59,13 @@ def test_it_runs_from_another_folder_with_nothing_but_its_own_environment(instal
     script = 'echo "$HTTPS_PROXY"; echo "$HOME"; pwd; echo x > "$0/made"'
     argv, env = wrapped(installed, who, ["sh", "-c", script, folder], write=[folder], **PROXIED)
     done = subprocess.run(
-        argv, env=env, cwd="/", capture_output=True, text=True, timeout=60, **lnk.identity(who)
+        argv,
+        env=env,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=lnk.LONG_S,
+        **lnk.identity(who),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [env["HTTPS_PROXY"], "", "/"]
@@ -92,7 +98,7 @@ def test_it_runs_any_number_of_times_and_at_once(installed, who):
         for _ in range(4)
     ]
     for number, one in enumerate(many):
-        out, said = one.communicate(str(number), timeout=60)
+        out, said = one.communicate(str(number), timeout=lnk.LONG_S)
         assert (one.returncode, out, said) == (7, str(number), "")
 
 
@@ -120,7 +126,9 @@ def trap(who: lnk.Account, folder: str) -> dict[str, str]:
     with open(source, "w") as file:
         file.write(PRELOAD.replace("MARK", mark))
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", f"{folder}/preload.so", source], check=True, timeout=60
+        ["cc", "-shared", "-fPIC", "-o", f"{folder}/preload.so", source],
+        check=True,
+        timeout=lnk.LONG_S,
     )
     with open(f"{folder}/openssl.cnf", "w") as file:
         file.write("openssl_conf = x\n[x]\nengines = y\n[y]\nz = w\n[w]\n"
@@ -165,7 +173,7 @@ def test_a_hostile_environment_and_folder_steer_nothing_outside(installed, who, 
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=lnk.LONG_S,
         **lnk.identity(who),
     )
     assert done.returncode == 0, done.stderr
@@ -192,7 +200,7 @@ def test_the_trap_springs_where_nobody_takes_care(who, folder, trap):
 def test_what_a_sandbox_puts_beside_our_packages_is_not_imported(installed, who, tmp_path_factory):
     """In a clone that a sandbox writes, only our three packages are pinned."""
     clone = f"{who.home}/clone"
-    os.mkdir(clone)
+    lnk.made_anew(clone)
     copy = lnk.install(clone)
     os.chown(clone, who.uid, who.gid)
     mark = f"{clone}/sprung"

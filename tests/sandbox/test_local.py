@@ -173,11 +173,11 @@ def assert_served_once(process: subprocess.Popen[str], port: int) -> None:
     """Ask a program that serves one call at a port of its sandbox, and see it end."""
     assert process.stdout.readline() == "ready\n"
     with socket.create_connection(("127.0.0.1", port), 20) as made:
-        made.settimeout(20)
+        made.settimeout(lnk.LONG_S)
         made.sendall(b"hello\n")
         assert made.makefile("rb").read() == b"inside: hello\n"
     process.stdin.close()
-    assert process.wait(20) == 0
+    assert process.wait(lnk.LONG_S) == 0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "0.0.0.0"])
@@ -198,15 +198,15 @@ def test_what_a_served_port_says_is_from_the_sandbox(installed, wrapped, who, fo
     with lnk.popen(who, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == "ready\n"
         with socket.create_connection(("127.0.0.1", port), 20) as made:
-            made.settimeout(20)
+            made.settimeout(lnk.LONG_S)
             made.sendall(b"hello\n")
             assert made.makefile("rb").read() == b"inside: hello\n"
-        until = time.monotonic() + 30
+        until = time.monotonic() + lnk.LONG_S
         while carried(installed, who, os.path.basename(folder)) != (14, 6):
             assert time.monotonic() < until
             time.sleep(0.05)
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(lnk.LONG_S) == 0
 
 
 def carried(installed: lnk.Installed, who: lnk.Account, name: str) -> tuple[int, int]:
@@ -267,7 +267,7 @@ def test_another_sandboxs_proxy_is_reached_by_nothing(wrapped, who, server):
         calls = [PYTHON, "-c", CALLS, str(port), "127.0.0.1", "127.53.0.1"]
         second = lnk.run(who, wrapped(calls, net([], hosts=["example.com"])))
         with closing(socket.socket()) as outside:
-            outside.settimeout(20)
+            outside.settimeout(lnk.LONG_S)
             reached = outside.connect_ex(("127.0.0.1", PROXY_PORT))
         process.terminate()
     assert second.stdout == "127.0.0.1 Connection refused\n127.53.0.1 Connection refused\n"
@@ -350,7 +350,7 @@ def test_the_kill_switch_ends_them_both_ways_until_it_is_taken_back(
         with lnk.popen(who, command, **pipes) as process:
             assert process.stdout.readline() == "ready\n"
             with socket.create_connection(("127.0.0.1", served), 20) as outside:
-                outside.settimeout(30)
+                outside.settimeout(lnk.LONG_S)
                 assert installed.run(who, "stop").returncode == 0
                 assert process.stdout.readline() == "b'' b''\n"
                 with contextlib.suppress(ConnectionResetError):

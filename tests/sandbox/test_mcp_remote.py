@@ -135,8 +135,10 @@ def defined(installed: lnk.Installed, who: lnk.Account, link: str, *words: str) 
     flags = ["--allow", "near", "--allow", "stream", "--allow", "moved"]
     done = installed.run(who, "tool", "add", "notes", *flags, "--", *argv)
     assert done.returncode == 0, done.stderr
-    yield spec
-    installed.run(who, "tool", "remove", "notes")
+    try:
+        yield spec
+    finally:
+        installed.run(who, "tool", "remove", "notes")
 
 
 def test_a_tool_at_a_url_is_called_with_a_token_that_stays_outside(installed, ordinary, link):
@@ -205,7 +207,7 @@ def test_a_stream_that_ends_and_a_session_that_is_forgotten_end_no_call(installe
             while line["id"] not in answers:
                 said = json.loads(run.stdout.readline())
                 answers[said.get("id")] = said
-        assert run.communicate(timeout=30)[0] == ""
+        assert run.communicate(timeout=lnk.LONG_S)[0] == ""
         assert run.returncode == 0
         seen = server.seen  # type: ignore[attr-defined]
     assert answers["later"]["result"]["content"][0]["text"] == "streamed"
@@ -235,7 +237,7 @@ def test_it_is_a_stdio_server_by_itself(installed, ordinary):
         assert all("401" in one["error"]["message"] for one in found)
         sent = server.seen[0][1]  # type: ignore[attr-defined]
         assert (sent["Authorization"], sent["X-Team"], sent["X-More"]) == ("wrong", "blue", "1")
-        _, errors = run.communicate(timeout=30)
+        _, errors = run.communicate(timeout=lnk.LONG_S)
         assert (run.returncode, errors) == (0, "")
 
 
@@ -248,7 +250,7 @@ def test_a_server_that_isnt_there_is_an_error_and_no_end(installed, ordinary):
     run.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     run.stdin.flush()
     assert "could not be reached" in json.loads(run.stdout.readline())["error"]["message"]
-    run.communicate(timeout=30)
+    run.communicate(timeout=lnk.LONG_S)
     assert run.returncode == 0
 
 

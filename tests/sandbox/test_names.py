@@ -91,7 +91,7 @@ print(signal.sigtimedwait([signal.SIGIO], 30) is not None)
 def test_hearing_waits_for_nothing_and_the_kernel_says_when():
     """In a process with one thread, as the launcher is."""
     done = subprocess.run(
-        [sys.executable, "-I", "-c", HEARS], capture_output=True, timeout=60, check=False
+        [sys.executable, "-I", "-c", HEARS], capture_output=True, timeout=lnk.LONG_S, check=False
     )
     assert (done.stdout, done.stderr) == (b"True\nTrue\n", b"")
 

@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"<title>done</title>logged in")
     def log_message(self, *_): pass
 server = HTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
-server.timeout = 60
+server.timeout = 100
 opener = subprocess.Popen([*os.environ["BROWSER"].replace(" %s", "").split(), sys.argv[1]])
 server.handle_request()
 print(json.dumps([opener.wait(), seen]), flush=True)
@@ -204,7 +204,7 @@ def logging_in(
 def test_a_real_browser_logs_a_program_in_once(installed, ordinary, ordinary_folder, spec):
     flags = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
     profile = f"--user-data-dir={ordinary_folder}/profile"
-    command = f"chromium {flags} {profile} --timeout=20000 --dump-dom"
+    command = f"chromium {flags} {profile} --timeout=90000 --dump-dom"
     if shutil.which("chromium") is None:
         command = "curl -sSL"  # a distribution that has no Chromium as a package
     environ = browser(ordinary, ordinary_folder, f'exec {command} "$1" >{ordinary_folder}/page')
@@ -220,12 +220,12 @@ def test_a_real_browser_logs_a_program_in_once(installed, ordinary, ordinary_fol
         assert (status, seen) == (0, ["/cb?code=real-code&state=s"])
         assert f"localhost:{port}" in person.asked[0]["text"]
         # A second request doesn't arrive: nobody listens any more.
-        until = time.monotonic() + 30
+        until = time.monotonic() + lnk.LONG_S
         while (status := get(f"{back}?code=forged")) and time.monotonic() < until:
             assert status == 404
         assert status == 0
         assert json.loads(run.stdout.readline()) == seen
-    until = time.monotonic() + 30
+    until = time.monotonic() + lnk.LONG_S
     while "logged in" not in page_of(ordinary_folder) and time.monotonic() < until:
         time.sleep(0.1)
     assert "logged in" in page_of(ordinary_folder), "the program's answer reached the browser"
@@ -240,7 +240,9 @@ def page_of(folder: str) -> str:
 def get(url: str, **fields: str) -> int:
     """Return the status of a request, 0 where nobody listens."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=fields), timeout=20) as got:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=fields), timeout=lnk.LONG_S
+        ) as got:
             return int(got.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -258,7 +260,7 @@ def test_only_the_logins_own_answer_comes_in(installed, ordinary, ordinary_folde
         Person(installed, ordinary, {"open a page": "yes"}),
         logging_in(installed, ordinary, spec, environ, port, page) as run,
     ):
-        until = time.monotonic() + 30
+        until = time.monotonic() + lnk.LONG_S
         while (status := get(f"{at}/favicon.ico")) == 0 and time.monotonic() < until:
             time.sleep(0.05)
         assert status == 404
@@ -317,5 +319,5 @@ def test_an_interrupt_while_it_waits_is_no_traceback() -> None:
             with peer:
                 peer.recv(1)  # it has asked, and waits
                 asks.send_signal(signal.SIGINT)
-                assert asks.communicate(timeout=20)[1] == ""
+                assert asks.communicate(timeout=lnk.LONG_S)[1] == ""
         assert asks.returncode == 1

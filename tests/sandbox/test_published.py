@@ -225,7 +225,7 @@ def test_it_is_shown_by_a_thread_that_nobody_waits_for(
     monkeypatch.setattr(notifying, "command_for", lambda *_: ([], {}))
     monkeypatch.setattr(notifying, "_show", lambda *_: shown.set())
     notifying.notify("a", "b")
-    assert shown.wait(20)
+    assert shown.wait(110)
 
 
 def test_a_desktop_that_fails_is_no_error() -> None:

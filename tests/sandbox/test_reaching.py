@@ -18,7 +18,7 @@ import pytest
 from tests.sandbox import lnk
 from tests.sandbox.test_apart import BIND, Standing, blank, bound, held
 
-SOON_S = 60
+SOON_S = 110
 
 
 def reaching(
@@ -211,13 +211,15 @@ def free_port() -> int:
 
 
 def asked(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), SOON_S) as sock:
-        got = b""
-        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            sock.sendall(b"hello")
-            while data := sock.recv(64):
-                got += data
-        return got
+    got = b""
+    with (
+        contextlib.suppress(ConnectionResetError, BrokenPipeError),
+        socket.create_connection(("127.0.0.1", port), SOON_S) as sock,
+    ):
+        sock.sendall(b"hello")
+        while data := sock.recv(64):
+            got += data
+    return got
 
 
 def test_a_port_inside_is_served_by_the_proxy_that_it_reaches(
@@ -377,7 +379,7 @@ def test_a_proxy_of_another_user_serves_its_agent_by_their_group_s_folder(
 ) -> None:
     proxy, agent = people["root"], people["user"]
     wire, port = f"{agent.home}/together", free_port()
-    os.mkdir(wire)
+    lnk.made_anew(wire)
     os.chown(wire, agent.uid, agent.gid)
     os.chmod(wire, 0o2770)
     settings = installed.wrap(

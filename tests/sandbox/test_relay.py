@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sandbox.linux.relay import reached
 from tests.sandbox import lnk
 
-SOON_S = 60
+SOON_S = 110
 START = (
     "import sys; sys.path.append({root!r})\n"
     "from sandbox.linux.relay import run\n"
@@ -201,7 +201,8 @@ def test_a_reset_ends_both_and_gives_all_back(relay: Relayed, folder: Path) -> N
 def test_without_a_proxy_a_connection_ends_and_with_one_it_goes_on(
     relay: Relayed, folder: Path
 ) -> None:
-    with relay.connect() as sock, contextlib.suppress(ConnectionResetError):
+    # A reset may come before whoever connects has looked.
+    with contextlib.suppress(ConnectionResetError), relay.connect() as sock:
         assert read_all(sock) == b""
     with server(proxy(folder), echo), relay.connect() as sock:
         sock.sendall(b"hello")

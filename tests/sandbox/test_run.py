@@ -48,7 +48,7 @@ class Net:
         self, who: lnk.Account, *words: str, **more: object
     ) -> subprocess.CompletedProcess[str]:
         argv = self.network.argv(*as_other(who), *self.installed.argv("run", "--yes", *words))
-        given = {"capture_output": True, "text": True, "timeout": 60, "cwd": who.home,
+        given = {"capture_output": True, "text": True, "timeout": lnk.LONG_S, "cwd": who.home,
                  "stdin": subprocess.DEVNULL, **more}  # fmt: skip
         return subprocess.run(
             argv, env={**who.environ, "PATH": "/usr/sbin:/sbin:" + lnk.PATH}, **given
@@ -177,7 +177,7 @@ for host in ("127.0.0.1", "127.0.0.2", "198.51.100.2"):
         assert done.stdout.split() == ["closed"] * 3, done.stderr
     finally:
         running.stdin.close()
-        running.wait(10)
+        running.wait(lnk.LONG_S)
         running.stdout.close()
 
 
@@ -269,9 +269,11 @@ def test_a_path_that_cannot_be_opened_is_one_sentence_before_anything_starts(
     os.symlink("/etc", f"{who.home}/a-link")
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(f"{who.home}/a-socket")
-    done = installed.run(who, "run", "--yes", *flags, "--", "echo", "started")
-    for name in ("a-file", "a-link", "a-socket"):
-        os.unlink(f"{who.home}/{name}")
+    try:
+        done = installed.run(who, "run", "--yes", *flags, "--", "echo", "started")
+    finally:
+        for name in ("a-file", "a-link", "a-socket"):
+            os.unlink(f"{who.home}/{name}")
     assert done.returncode in (2, 125)
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -686,7 +688,7 @@ def in_session(leader: int) -> list[int]:
 
 
 def none_left(leader: int) -> bool:
-    until = time.monotonic() + 20
+    until = time.monotonic() + lnk.LONG_S
     while in_session(leader) and time.monotonic() < until:
         time.sleep(0.02)
     return not in_session(leader)
@@ -695,7 +697,7 @@ def none_left(leader: int) -> bool:
 def test_a_run_that_is_refused_leaves_no_proxy_behind(installed, who):
     argv = installed.argv("run", "--yes", "--write", "/nope", "--", "true")
     with lnk.popen(who, argv, start_new_session=True, stderr=subprocess.PIPE) as process:
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=lnk.LONG_S)
         assert (process.returncode, said.count("\n")) == (125, 1)
         assert none_left(process.pid)
 

@@ -42,7 +42,7 @@ def head_of(sock: socket.socket) -> bytes:
 def helped(url: str | None, *words: str, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     environ = {} if url is None else {"https_proxy": url}
     return subprocess.run([*HELPER, *words], env=environ, input=said, capture_output=True,
-                          timeout=30, check=False)  # fmt: skip
+                          timeout=110, check=False)  # fmt: skip
 
 
 def test_bytes_go_both_ways_and_a_half_close_is_passed_on():

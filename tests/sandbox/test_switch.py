@@ -411,7 +411,7 @@ def test_who_reads_no_more_is_no_error(state: State) -> None:
     put(state, "box.jsonl", line(1) * 5000)
     done = subprocess.run(
         ["sh", "-c", '"$0" -c "$1" log | head -1', sys.executable, START],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=110,
         env={**os.environ, "LNK_HOME": state.settings},
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == 1

@@ -75,7 +75,7 @@ def test_a_shell_inside_has_job_control(installed, who, keys):
 
 def wait_for_front(terminal: Terminal, name: str) -> None:
     """Wait until a program of this name is in the terminal's foreground."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + lnk.LONG_S
     while True:
         group = os.tcgetpgrp(terminal.control)
         try:

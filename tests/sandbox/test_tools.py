@@ -19,6 +19,7 @@ from sandbox import tools
 from sandbox.errors import SandboxError
 from sandbox.state import State
 from tests.sandbox import lnk, tool_server
+from tests.sandbox.test_launcher import alive, wait_for
 
 CLIENT = """\
 import json, os, sys, urllib.request, urllib.error, threading
@@ -33,7 +34,7 @@ def post(message, session=None, url=URL, method=None, **more):
     data = None if message is None else json.dumps({"jsonrpc": "2.0"} | message).encode()
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(url, data, head, method=method), timeout=60
+            urllib.request.Request(url, data, head, method=method), timeout=100
         ) as answer:
             body = answer.read().decode()
             return answer.status, answer.headers, messages(body)
@@ -139,8 +140,10 @@ class Box:
 def a_box(installed: lnk.Installed, who: lnk.Account, folder: str, *flags: str) -> Iterator[Box]:
     made = Box(installed, who, folder)
     made.define(*flags)
-    yield made
-    done = installed.run(who, "tool", "remove", "notes")
+    try:
+        yield made
+    finally:
+        done = installed.run(who, "tool", "remove", "notes")
     assert done.returncode == 0, done.stderr
 
 
@@ -194,10 +197,7 @@ print(text(call(session, "environ")))
         assert found["cwd"] == f"{who.home}/.lnk/sandbox/work/notes"
         # Standard streams, and the listing itself: no descriptor of the bridge's or the proxy's.
         assert found["fds"] == ["0", "1", "2", "3"]
-        until = time.monotonic() + 30
-        while os.path.exists(f"/proc/{found['pid']}") and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not os.path.exists(f"/proc/{found['pid']}"), "it ends with the sandbox"
+        wait_for(lambda: not alive({found["pid"]: "its server"}))  # it ends with the sandbox
 
 
 def test_a_server_that_dies_is_there_for_the_next_call(installed, ordinary, ordinary_folder):
@@ -425,7 +425,7 @@ print(text(call(session, "echo", a=1)), "open_page.py" in os.environ["BROWSER"])
 def until_waiting(who: lnk.Account, count: int) -> None:
     """Wait until so many questions wait."""
     folder = f"{who.home}/.lnk/sandbox/questions"
-    until = time.monotonic() + 60
+    until = time.monotonic() + lnk.LONG_S
     while True:
         names = os.listdir(folder) if os.path.isdir(folder) else []
         if sum(name.endswith(".json") for name in names) == count:
@@ -463,6 +463,7 @@ def test_the_folder_of_a_removed_tool_goes_but_what_its_server_wrote_stays(
     installed, who, folder, writes
 ):
     work = f"{who.home}/.lnk/sandbox/work/kept"
+    installed.run(who, "tool", "remove", "kept")  # which a try before may have left
     done = installed.run(who, "tool", "add", "kept", "--", "/usr/bin/true")
     assert done.returncode == 0, done.stderr
     for path in (os.path.dirname(work), work, f"{work}/notes" if writes else ""):

@@ -22,7 +22,7 @@ from sandbox.held_port import VARIABLE, take_over
 from sandbox.pointing import filled, with_twins
 from tests.sandbox import lnk
 
-SOON_S = 60
+SOON_S = 110
 REFUSED = b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n"
 SECRET = re.compile(r"http://lnk:([A-Za-z0-9]{16,64})@127\.0\.0\.1:([0-9]+)")
 POINTED = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")

@@ -44,10 +44,8 @@ class Canary:
         self.touched: list[str] = []
         self.port = 0
         self._sockets: list[socket.socket] = []
-        listener = self._add("0.0.0.0", socket.AF_INET, ("0.0.0.0", 0))
-        self.port = listener.getsockname()[1]
-        self._add("::", socket.AF_INET6, ("::", self.port))
-        self._add("udp", socket.AF_INET, ("0.0.0.0", self.port), socket.SOCK_DGRAM)
+        while self.port == 0:
+            self._take_a_port()
         self.abstract = f"@lnk-canary-{self.port}"
         self._add("abstract", socket.AF_UNIX, self.abstract.replace("@", "\0"))
         self.path = os.path.join(folder, "canary.sock")
@@ -57,13 +55,30 @@ class Canary:
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 
+    def _take_a_port(self) -> None:
+        """Listen at one number in all three ways; leave it where somebody has it in another."""
+        listener = self._add("0.0.0.0", socket.AF_INET, ("0.0.0.0", 0))
+        port = listener.getsockname()[1]
+        try:
+            self._add("::", socket.AF_INET6, ("::", port))
+            self._add("udp", socket.AF_INET, ("0.0.0.0", port), socket.SOCK_DGRAM)
+        except OSError:
+            while self._sockets:
+                self._sockets.pop().close()
+        else:
+            self.port = port
+
     def _add(
         self, name: str, family: int, address: object, kind: int = socket.SOCK_STREAM
     ) -> socket.socket:
         made = socket.socket(family, kind)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+        try:
+            made.bind(address)
+        except OSError:
+            made.close()
+            raise
         if kind == socket.SOCK_STREAM:
             made.listen()
         made.setblocking(False)
@@ -102,7 +117,7 @@ class Canary:
 def own_addresses(version: int) -> list[str]:
     """Return this machine's addresses beyond its loopback."""
     done = subprocess.run(
-        ["ip", "-json", "address"], capture_output=True, text=True, check=True, timeout=10
+        ["ip", "-json", "address"], capture_output=True, text=True, check=True, timeout=lnk.LONG_S
     )
     return [
         address["local"]
@@ -394,10 +409,10 @@ def test_nothing_is_typed_into_the_terminal(installed, who):
 
 def test_shared_memory_of_the_machine_is_not_there(installed, who):
     libc = ctypes.CDLL(None, use_errno=True)
-    key = 0x6C6E6B
+    key = 0x6C6E6B00 + os.getpid()
     segment = libc.shmget(key, 4096, 0o1666)
     assert segment != -1
-    path = "/dev/shm/lnk-tests-outside"
+    path = f"/dev/shm/lnk-tests-{os.getpid()}"
     with open(path, "w") as file:
         file.write("x")
     try:

@@ -300,17 +300,17 @@ def test_every_proxy_serves_its_folder_s_socket_while_its_sandbox_runs(
     assert mode(wire) == 0o700
     assert mode(wire / OUT) == 0o600
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(30)
+        sock.settimeout(lnk.LONG_S)
         sock.connect(str(wire / OUT))
         sock.sendall(REFUSED)
         assert sock.recv(4096).startswith(b"HTTP/1.1 403 ")
-    _, err = process.communicate("\n", timeout=30)
+    _, err = process.communicate("\n", timeout=lnk.LONG_S)
     assert (process.returncode, err) == (0, "")
     assert not wire.exists()
 
 
 def wait_for(there: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + lnk.LONG_S
     while not there():
         assert time.monotonic() < until
         time.sleep(0.02)

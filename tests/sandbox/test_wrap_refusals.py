@@ -68,7 +68,7 @@ def started(data: bytes, *flags: str) -> subprocess.CompletedProcess[str]:
         input=data,
         capture_output=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=110,
         check=False,
         env=os.environ,
     )  # type: ignore[return-value]
@@ -383,6 +383,6 @@ def test_wrap_imports_nothing_it_does_not_use(net: str, lnk_home: Path):
             "status = main(); print(*sys.modules, file=sys.stderr); sys.exit(status)",
             ROOT,
         ],
-        input=text.encode(), capture_output=True, timeout=60, check=True, env=os.environ,
+        input=text.encode(), capture_output=True, timeout=110, check=True, env=os.environ,
     )  # fmt: skip
     assert HEAVY.isdisjoint(done.stderr.decode().split())
