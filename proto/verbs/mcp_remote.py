@@ -40,6 +40,7 @@ from proto.codecs.sse import SseReader
 from proto.codecs.url import MalformedUrl, Url, read_url
 from proto.errors import BadAnswer, ProxyError
 from proto.verbs.mcp_rules import JSON, MODERN, SSE, VERSION_KEY, meta_of, name_of
+from proto.verbs.mcp_token import Token
 from proto.verbs.open_page import is_loopback
 
 CALLS_MAX = 256
@@ -131,7 +132,8 @@ class _Call(msgspec.Struct, eq=False):
     `session` is the one that it was made in; `again`: it was made before, in another.  `renews`:
     it begins another session, and its answer is nobody's.  `last_id`: the event behind which
     it takes up an earlier stream, `polls` how often that was done.  `cancelled`: its client waits
-    no more.
+    no more.  `refused`, `failed`: why it comes to nothing, whatever its body says, and where that
+    says nothing.
     """
 
     request: Request | None
@@ -146,6 +148,7 @@ class _Call(msgspec.Struct, eq=False):
     answered: bool = False
     first: bool = False
     refused: str = ""
+    failed: str = ""
     heads: AnswerReader = msgspec.field(default_factory=AnswerReader)
     body: BodyReader | None = None
     events: SseReader | None = None
@@ -158,6 +161,7 @@ class Remote:
     def __init__(self, url: Url, fields: tuple[tuple[str, str], ...] = ()) -> None:
         self._url = url
         self._fields = tuple((name.encode(), value.encode()) for name, value in fields)
+        self._token = Token(fields)
         self._effects: list[Effect] = []
         self._calls: dict[int, _Call] = {}
         self._made = 0
@@ -222,7 +226,7 @@ class Remote:
         elif call.answered:
             self._end(number, "")
         elif call.body is not None and call.body.done:
-            self._broke(number, "the server ended its answer without a result.")
+            self._broke(number, call.failed or "the server ended its answer without a result.")
         elif not data:
             self._broke(number, "the server closed the connection before it answered.")
 
@@ -237,7 +241,7 @@ class Remote:
         self._effects.append(Open(self._made, data, after_s))
 
     def _say(self, message: Message) -> None:
-        self._effects.append(Line(write(message) + b"\n"))
+        self._effects.append(Line(self._token.out_of(message)))
 
     def _broke(self, number: int, why: str) -> None:
         """Take up a stream that has ended too soon where it can be, and else end its call."""
@@ -400,11 +404,13 @@ class Remote:
             # The token would go where the server says, in the clear or to anybody.
             call.refused = f"it redirects ({head.status}), which is never followed."
         elif head.status >= 400 and kind != JSON.encode():
-            call.refused = f"it answers {head.status}."
+            call.refused = _failure(head.status)
         elif kind == SSE.encode():
             call.events = SseReader(MESSAGE_MAX_BYTES, call.last_id)
         elif takes_up:
             call.refused = "it offers no stream."
+        if head.status >= 400:
+            call.failed = _failure(head.status)  # where its JSON is none of the protocol's
         session = head.one(b"mcp-session-id")
         if call.first and head.status == 200 and session is not None:
             self._session = session
@@ -448,6 +454,11 @@ class Remote:
                 self._version = version if isinstance(version, str) else None
         if not call.renews:
             self._say(message)
+
+
+def _failure(status: int) -> str:
+    cure = ": its token is missing, old or wrong; add the tool again with --header-file"
+    return f"it answers {status}{cure if status in (401, 403) else ''}."
 
 
 def _can_go_on(call: _Call) -> bool:

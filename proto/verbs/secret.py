@@ -15,15 +15,14 @@ afterwards, goes nowhere.
 
 from __future__ import annotations
 
-import binascii
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from proto.codecs.fields import Field, print_fields
 from proto.codecs.http1 import ResponseHead
 from proto.errors import BadAnswer, MalformedRequest, NoSuchRoute, Refused
 from proto.verbs.bridge import Outgoing, Request, onward_lines
-from proto.verbs.spelled import Spelled
+from proto.verbs.spelled import Spelled, credentials
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """A TRACE would have the service say back what it was told."""
@@ -145,20 +144,12 @@ class Held:
         """
         found = [self.secret]
         if self._told.lower().startswith(b"basic "):
-            found += _credentials(self.secret)
+            found += (each for each in credentials(self.secret) if len(each) >= SHORT_CHARS)
         return found
 
 
 def _as_variable(name: bytes) -> bytes:
     return name.lower().replace(b"-", b"_")
-
-
-def _credentials(secret: bytes) -> Iterator[bytes]:
-    try:
-        both = binascii.a2b_base64(secret, strict_mode=True)
-    except binascii.Error:
-        return
-    yield from (each for each in (both, both.partition(b":")[2]) if len(each) >= SHORT_CHARS)
 
 
 class SecretVerb:

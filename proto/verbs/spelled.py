@@ -8,6 +8,7 @@ secret is sought character by character, not as one text in each encoding.
 
 from __future__ import annotations
 
+import binascii
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -110,3 +111,13 @@ def _may_become(word: list[Spelling], text: bytes, at: int) -> bool:
             elif len(text) - at < len(each) and each.startswith(text[at:]):
                 return True
     return False
+
+
+def credentials(told: bytes) -> Iterator[bytes]:
+    """Give what Basic credentials are made of: user and password, and that alone (RFC 7617 §2)."""
+    try:
+        both = binascii.a2b_base64(told, strict_mode=True)
+    except binascii.Error:
+        return
+    yield both
+    yield both.partition(b":")[2]

@@ -51,8 +51,6 @@ may be - there, for standard input):
 
 
 FILE_MAX_BYTES = 64 * 1024
-SECRET_WORDS = ("auth", "cookie", "key", "pass", "secret", "session", "token")
-"""A field whose name has one of them is taken for one that holds a secret."""
 
 
 def main(words: list[str]) -> int:
@@ -145,8 +143,10 @@ def _field(flag: str, text: str, check: Callable[[str, str], object]) -> tuple[s
 
 def _warn(names: Iterable[str]) -> None:
     """Say that a secret on a command line is none."""
+    from proto.verbs.mcp_token import holds_secret
+
     for name in names:
-        if any(word in name.lower() for word in SECRET_WORDS):
+        if holds_secret(name):
             print(
                 f"lnk sandbox: everybody on this machine can read --header {name} while a command "
                 "line has it: write it into a file (chmod 600), and --header-file FILE.",
@@ -231,6 +231,9 @@ class Server:
     def _call(self, call: int, data: bytes, after_s: float) -> None:
         """Carry one call over a connection of its own."""
         time.sleep(after_s)
+        with self._lock:
+            if call not in self._sockets:
+                return  # it was dropped meanwhile
         try:
             sock = self._connect()
         except OSError as error:

@@ -83,6 +83,32 @@ def test_a_message_becomes_a_post_and_its_answer_a_line():
     assert play.fields(after)["mcp-protocol-version"] == "2025-11-25"
 
 
+def test_a_server_that_repeats_its_token_tells_no_program():
+    play = Play()
+    play.begin()
+    call = play.line(id=1, method="tools/call", params={"name": "f"})
+    play.json(
+        call, {"jsonrpc": "2.0", "id": 1, "result": {"headers": {"Authorization": TOKEN[0][1]}}}
+    )
+    assert play.lines[-1]["result"] == {"headers": {"Authorization": "*" * len(TOKEN[0][1])}}
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(401, "it answers 401: its token is missing, old or wrong; add the tool again with "
+           "--header-file."),
+     (403, "--header-file"), (500, "it answers 500.")],
+)  # fmt: skip
+def test_a_status_is_told_though_its_json_says_nothing(status, why):
+    for kind in ("application/json", "text/html"):
+        play = Play()
+        play.begin()
+        call = play.line(id=1, method="tools/call", params={"name": "f"})
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: 17\r\n\r\n"
+        play.hear(call, head.encode() + b'{"error":"token"}')
+        assert why in play.lines[-1]["error"]["message"]
+
+
 def test_what_the_server_says_on_the_stream_of_a_call_becomes_lines():
     play = Play()
     play.begin()

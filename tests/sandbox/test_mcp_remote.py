@@ -266,6 +266,12 @@ def test_nothing_is_kept_of_a_call_that_has_ended(capfdbinary):
     assert [kept for kept in vars(server).values() if isinstance(kept, dict | set) and kept] == []
 
 
+def test_a_call_that_was_taken_back_meanwhile_opens_no_connection(monkeypatch):
+    server = Server(read_url("http://127.0.0.1:9/"), ())
+    monkeypatch.setattr(Server, "_connect", lambda _: pytest.fail("it connected"))
+    server._call(1, b"", 0.0)
+
+
 @pytest.mark.parametrize(
     "words", [[], ["http://tools.example.com/"], ["--header", "a"], ["a", "b"]]
 )
