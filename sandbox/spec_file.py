@@ -157,7 +157,8 @@ def confinement_of(
     """Return the confinement that a spec opens.
 
     name: the sandbox's; None is the spec's file's.  proxy_dir: the folder of its proxy's
-    sockets; None is one of that name in Link's settings.  Raises SpecError where the spec,
+    sockets; None is one of that name in Link's settings.  A spec's file that the sandbox could
+    write is among what it reads, and so read only.  Raises SpecError where the spec,
     however it was made, has a key that is malformed or not built yet.
     """
     spec = _checked(spec)
@@ -166,13 +167,27 @@ def confinement_of(
         name=named,
         write=spec.files.write,
         write_dot_files=spec.files.write_dot_files,
-        read=spec.files.read,
+        read=tuple(dict.fromkeys((*spec.files.read, *_own_file(spec)))),
         read_home=spec.files.read_home,
         hide=spec.files.hide,
         commands=_programs(spec),
         developer_tools=spec.macos.developer_tools,
         net=_net(spec, proxy_dir or _proxy_dir(named)),
     )
+
+
+def _own_file(spec: Spec) -> list[str]:
+    """Return a spec's own file where the sandbox could write it: it is read only (R20).
+
+    It is looked for by its real name, for who goes by a link could write what that leads to; a
+    link itself, in a folder that is written, is refused as every path that is one.
+    """
+    if spec.file is None:
+        return []
+    folder, name = os.path.split(spec.file)
+    paths = (os.path.join(os.path.realpath(folder), name), os.path.realpath(spec.file))
+    written = tuple(f"{folder}/" for folder in spec.files.write)
+    return [path for path in paths if path.startswith(written)]
 
 
 def unwalled_of(

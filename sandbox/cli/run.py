@@ -230,8 +230,7 @@ def confinement_of(spec: Spec, *, asked_network: bool) -> Confinement:
     """Return the confinement of a run.
 
     asked_network: whether a run that names no host has a proxy all the same, which lets
-    nothing through and says for each host which flag would.  The spec's own file is read
-    only where the sandbox could write it.
+    nothing through and says for each host which flag would.
     """
     from sandbox.confinement import Closed, Confinement, Proxied, Proxy
     from sandbox.spec_routes import without_routes
@@ -243,8 +242,6 @@ def confinement_of(spec: Spec, *, asked_network: bool) -> Confinement:
         folder = os.path.join(settings_folder(), "sandbox", "wires", made.name)
         proxy = Proxy(upstream="direct", dir=folder, hosts=())
         made = replaced(made, net=Proxied(proxy=proxy, ports=()))
-    if spec.file and any(spec.file.startswith(f"{one}/") for one in made.write):
-        made = replaced(made, read=(*made.read, spec.file))
     return made
 
 

@@ -407,7 +407,7 @@ def test_a_word_that_is_no_mode_is_refused_with_those_there_are(net: str, said: 
         (b"{}{}", "request: isn't JSON: Extra data (line 1, column 3)"),
         (b"{'a': 1}", "request: isn't JSON: "),
         (b"\xff", "request: isn't UTF-8 (byte 1)"),
-        (b"\xef\xbb\xbf{}", "request: isn't JSON: "),
+        (b"\xef\xbb\xbf{}", "request: begins with a byte order mark; "),
         (b"[" * 200_000, "request: is nested too deeply"),
         (b'{"a":' * 200_000, "request: is nested too deeply"),
         (b'"' + b"a" * 100 + b'"', "request: is longer than 100 bytes"),

@@ -573,6 +573,25 @@ def test_a_spec_in_the_folder_it_opens_is_read_only_meanwhile(installed, who, fo
         assert "[network]" not in file.read()
 
 
+def test_a_spec_that_is_named_by_a_link_is_read_only_too(installed, ordinary, ordinary_folder):
+    path = spec(ordinary, "[files]\nwrite = ['.']\n", ordinary_folder)
+    link = f"{ordinary.home}/link-to-box"
+    os.symlink(ordinary_folder, link)
+    for named in (path, f"{link}/box.toml", f"{link}/../link-to-box/box.toml"):
+        script = f"cd {ordinary_folder}; echo '[network]' >> box.toml"
+        words = ["run", "--yes", "--spec", named, "--", "sh", "-c", script]
+        done = installed.run(ordinary, *words)
+        assert done.returncode == 2
+        assert "Read-only file system" in done.stderr
+    os.unlink(link)
+    os.symlink(path, link)
+    words = ["run", "--yes", "--spec", link, "--write", ordinary_folder, "--", "true"]
+    done = installed.run(ordinary, *words)
+    assert done.returncode == 125
+    assert done.stderr.startswith(f"lnk sandbox: read names {link}, a link to {path}: ")
+    os.unlink(link)
+
+
 def test_a_spec_with_a_mistake_is_one_sentence_with_its_line(installed, who):
     path = spec(who, "[files]\nwirte = ['.']\n")
     done = installed.run(who, "run", "--yes", "--spec", path, "--", "true")

@@ -672,3 +672,15 @@ def test_the_readmes_first_spec_reads_as_it_stands(tmp_path: Path):
     assert spec.files.write == (str(tmp_path),)
     assert spec.files.read == ("/home/u/.config/agent",)
     assert spec.internet.hosts == ("github.com", "*.githubusercontent.com")
+
+
+def test_a_spec_s_own_file_is_read_only_where_it_is_written(tmp_path):
+    (tmp_path / "box").mkdir()
+    file, link = tmp_path / "box/box.toml", tmp_path / "link"
+    file.write_text("[files]\nwrite = ['.']\n")
+    link.symlink_to("box")
+    for named in (file, link / "box.toml"):
+        made = Confinement.of(Spec.read(str(named)), name="box")
+        assert (made.write, made.read) == ((str(file.parent),), (str(file),))
+    file.write_text("[files]\nread = ['.']\n")
+    assert Confinement.of(Spec.read(str(file)), name="box").read == (str(file.parent),)
