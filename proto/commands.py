@@ -148,7 +148,7 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     the peer hasn't read yet (RFC 9112 §9.6).  A side that isn't open is closed.
 
     `broken`: a reset ends it in place of the FIN, so that the peer can tell that what it
-    heard was cut short.  It still has until `by` to take what is on the way.
+    heard was cut short.  Until `by`, or its own end, it may still take what is on the way.
     """
 
     side: Side
