@@ -195,6 +195,20 @@ def message_of(value: Value) -> Message:
     return Request(known, method, params)
 
 
+def answered_by(data: bytes) -> Id | None:
+    """Return the id of the request that bytes would answer, were they a message.
+
+    For bytes that `read` refuses: whoever waits for that answer waits for nothing.  None where
+    it can't be told.
+    """
+    try:
+        text = data.decode("utf-8-sig", "replace")
+        value = json.loads(text, parse_int=Number, parse_float=Number)
+    except (ValueError, RecursionError):
+        return None
+    return _id_of(value.get("id")) if isinstance(value, dict) and "method" not in value else None
+
+
 def _id_of(value: Value) -> Id | None:
     """Return an id, None for what is none."""
     if isinstance(value, Number):

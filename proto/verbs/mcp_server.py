@@ -28,6 +28,7 @@ from proto.codecs.jsonrpc import (
     Object,
     Request,
     Value,
+    answered_by,
     error,
     read,
     write,
@@ -45,6 +46,10 @@ START_S = 120.0
 PROBE_S = 5.0
 """How long it may take to say whether it speaks the current revision; older ones may stay
 silent (2026-07-28, stdio, backward compatibility)."""
+
+SPOILT_S = 2.0
+"""How long an answer is waited for behind one that isn't read.  A server may say such things
+before it answers; where it was the answer, its client would wait for ever."""
 
 CODE_MAX_CHARS = 8
 """An error's code that means something here is no longer."""
@@ -123,6 +128,8 @@ class Server:
         self._lines = LineReader()
         self._sent: dict[Id, Pending] = {}
         self._tokens: dict[Id, Pending] = {}
+        self._spoilt: dict[Id, tuple[float, str]] = {}
+        """Requests whose answer wasn't read: until when another may come, and what was wrong."""
         self._used: set[Id] = set()
         self._made = 0
         self._queue: list[Pending] = []
@@ -143,8 +150,9 @@ class Server:
         for line in self._lines.feed(data):
             try:
                 self._take(read(line))
-            except MalformedMessage:
-                continue  # servers print other things there, though they must not
+            except MalformedMessage as wrong:
+                # Servers print other things there, though they must not.
+                self._spoil(answered_by(line), wrong.message)
         if self._lines.overlong:
             self._do(Stop())
             self._lost("the tool's server said more than is read.")
@@ -155,12 +163,21 @@ class Server:
             self._lost("the tool's server ended before it answered.")
 
     def tick(self) -> None:
-        """Look whether it has taken too long to begin."""
+        """Look whether it has taken too long to begin, or to answer anew."""
         if self._speaks is _Speaks.ASKED and self.now >= self._probe_by:
             self._probed(_Speaks.NO)
         if self._greeting is _Greeting.SENT and self.now >= self._greet_by:
             self._do(Stop())
             self._lost("the tool's server doesn't answer.")
+        for id_, (by, why) in list(self._spoilt.items()):
+            if self.now >= by:
+                self._fail(self._sent[id_], INTERNAL, f"the tool's answer can't be read: {why}")
+
+    def _spoil(self, id_: Id | None, why: str) -> None:
+        """Take that an answer wasn't read; a greeting has a time of its own."""
+        pending = self.sent(id_)
+        if id_ is not None and pending is not None and pending not in self._greeters:
+            self._spoilt.setdefault(id_, (self.now + SPOILT_S, why))
 
     def _lost(self, why: str) -> None:
         """Fail all that its process had, and forget it."""
@@ -290,6 +307,7 @@ class Server:
                 waiting.remove(pending)
         if pending.sent_as is not None:
             self._sent.pop(pending.sent_as, None)
+            self._spoilt.pop(pending.sent_as, None)
         if pending.token_as is not None:
             self._tokens.pop(pending.token_as, None)
 

@@ -18,11 +18,13 @@ from proto.codecs.jsonrpc import (
     NUMBER_MAX_CHARS,
     PARSE_ERROR,
     Answer,
+    Id,
     LineReader,
     MalformedMessage,
     Notification,
     Number,
     Request,
+    answered_by,
     error,
     parse,
     read,
@@ -210,6 +212,24 @@ def test_lines_are_the_same_however_they_are_cut(pieces):
     whole = LineReader().feed(b"".join(pieces))
     reader = LineReader()
     assert [line for piece in pieces for line in reader.feed(piece)] == whole
+
+
+@pytest.mark.parametrize(
+    ("said", "id_"),
+    [
+        (b'{"id":5,"result":{"a":1,"a":2}}', Number("5")),
+        (b'\xef\xbb\xbf{"id":"x","result":"\xe9"}', "x"),
+        (b'{"id":5.5,"result":{}}', None),
+        (b'{"id":5,"method":"x"}', None),
+        (b'{"result":{}}', None),
+        (b"[5]", None),
+        (b"5", None),
+        (b'{"id":5', None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_what_is_no_message_may_say_what_it_would_have_answered(said: bytes, id_: Id | None):
+    assert answered_by(said) == id_
 
 
 def test_only_a_line_feed_ends_a_line_and_empty_ones_are_left_out():

@@ -315,6 +315,70 @@ def test_an_answer_that_is_nobodys_is_left_out():
     assert stage.body(call)["result"] == {}
 
 
+UNREAD = [
+    b'{"jsonrpc":"2.0","id":5,"result":{"text":"half a pair: \\ud83d"}}\n',
+    b'{"jsonrpc":"2.0","id":5,"result":{"a":1,"a":2}}\n',
+    b'{"jsonrpc":"2.0","id":5,"result":%b}\n' % (b"[" * 120 + b"]" * 120),
+    b'{"jsonrpc":"2.0","id":5,"result":{"n":%b}}\n' % (b"9" * 5000),
+    b'{"jsonrpc":"2.0","id":5,"result":"caf\xe9"}\n',
+    b'\xef\xbb\xbf{"jsonrpc":"2.0","id":5,"result":{}}\n',
+    b'{"jsonrpc":"2.0","id":5,"error":{"code":"x","message":"y"}}\n',
+    b'{"id":5,"result":{}}\n',
+    b'{"jsonrpc":"2.0","id":5}\n',
+]
+
+
+@pytest.mark.parametrize("said", UNREAD)
+def test_an_answer_that_is_not_read_is_an_error_and_no_wait_for_ever(said: bytes):
+    stage = ready("f")
+    call = stage.request("tools/call", CALL, id_=5)
+    stage.hub.read(said, stage.now)
+    stage.hub.read(said, stage.now)
+    stage.wait(mcp_server.SPOILT_S - 0.5)
+    assert call not in stage.ended
+    stage.wait(0.5)
+    assert stage.error(call) == -32603
+    assert "can't be read" in stage.body(call)["error"]["message"]
+    stage.result(5)
+    stage.wait(60)
+
+
+@pytest.mark.parametrize("said", UNREAD)
+def test_an_answer_behind_one_that_is_not_read_counts(said: bytes):
+    stage = ready("f")
+    call = stage.request("tools/call", CALL, id_=5)
+    stage.hub.read(said, stage.now)
+    stage.result(5, {"n": 1})
+    assert stage.body(call)["result"] == {"n": 1}
+    stage.wait(60)
+
+
+def test_what_is_not_read_is_nobodys_answer_where_it_names_no_call():
+    stage = ready("f")
+    call = stage.request("tools/call", CALL, id_=5)
+    for said in (
+        b'{"jsonrpc":"2.0","id":6,"result":{},"result":{}}\n',
+        b'{"jsonrpc":"2.0","id":5.0,"result":{}}\n',
+        b'{"jsonrpc":"2.0","id":5,"method":"x","method":"y"}\n',
+        b'{"jsonrpc":"2.0","id":5,"result":%b}\n' % (b"[" * 100_000 + b"]" * 100_000),
+    ):
+        stage.hub.read(said, stage.now)
+    stage.wait(4)
+    assert call not in stage.ended
+    stage.result(5)
+    assert stage.body(call)["result"] == {}
+
+
+def test_a_greeting_that_is_not_read_has_a_time_of_its_own():
+    stage = Stage()
+    call = stage.request("initialize", {}, id_=7, session=None)
+    stage.hub.read(b'{"id":7,"result":{}}\n', stage.now)
+    stage.wait(60)
+    assert call not in stage.ended
+    stage.wait(mcp_server.START_S)
+    assert stage.events(call)[0]["error"]["message"] == "the tool's server doesn't answer."
+
+
 def test_progress_reaches_the_call_whose_it_is_with_its_own_token():
     stage = ready("f")
     other = stage.begin("b")
