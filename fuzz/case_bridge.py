@@ -11,13 +11,20 @@ import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fuzz.case_calls import LIMITS, at_first, compare, compare_fields, compare_refusal, values
+from fuzz.case_calls import (
+    LIMITS,
+    at_first,
+    compare,
+    compare_fields,
+    compare_refusal,
+    policy_of,
+    values,
+)
 from fuzz.case_files import Case, Outcome, Way, unknown
 from fuzz.http_reading import Message, answer_reader, request_reader
 from proto.calls.mounts import Mount, Mounts
 from proto.calls.serve import serve_connection
 from proto.calls.ways import Ways
-from proto.policy.hosts import Policy
 from proto.policy.keys import Key
 from proto.script import Script
 from proto.verbs.bridge import Serve, bridge_connection
@@ -32,18 +39,29 @@ CALLER = "C" * 32
 ANSWER = {"status": 200, "headers": [["content-type", "application/json"]], "body": "{}"}
 """What the provider says where the case doesn't."""
 
+HOST = "127.0.0.1:3128"
+"""The `Host` of a program's calls, where the case has none."""
+
+FRAMES = frozenset({"content-length", "transfer-encoding"})
+NO_BODY = frozenset({204, 304})
+"""Statuses whose answers have no body, nor a length of one (RFC 9110 §8.6)."""
+
 UPSTREAM = frozenset({"host", "method", "path", "has", "lacks", "nowhere", "body"})
 CLIENT = frozenset({"status_any", "body", "nowhere"})
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A wire with one bridge: its routes, what serves them, and the hosts of the two."""
+    """A wire with one bridge: its routes, what serves them, and the hosts of the two.
+
+    `secret` is the one in the URLs of those routes that need it.
+    """
 
     mounts: tuple[Mount, ...]
-    serve: Serve
-    providers: tuple[str, ...]
+    serve: Serve | None = None
+    providers: tuple[str, ...] = ()
     hosts: list[str] | None = None
+    secret: str = ""
 
 
 def call(case: Case, way: Way, wire: Wire, target: str) -> Outcome:
@@ -59,21 +77,47 @@ def call(case: Case, way: Way, wire: Wire, target: str) -> Outcome:
 
 
 def asked(case: Case, target: str) -> bytes:
-    """Return the request as the program sends it to its proxy."""
+    """Return the request as the program sends it to its proxy.
+
+    What the case says of its host and its framing stands there alone, nothing of ours beside
+    it: else every such call would be refused for having it twice.
+    """
     given = case["input"]
-    text = (given.get("body") or "").encode("utf-8", "surrogatepass")
-    body = base64.b64decode(given.get("body_b64", "")) or text
-    lines = [f"{given['method']} {target} HTTP/1.1", "Host: 127.0.0.1:3128"]
+    body = body_of(given)
+    said = {name.lower() for name, _ in given["headers"]}
+    lines = [f"{given['method']} {target} HTTP/1.1"]
+    lines += [] if "host" in said else [f"Host: {HOST}"]
     lines += [f"{name}: {value}" for name, value in given["headers"]]
-    if "body" in given or "body_b64" in given:
+    if said & FRAMES == {"transfer-encoding"}:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+    elif not said & FRAMES and ("body" in given or "body_b64" in given):
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogatepass") + body
 
 
+def body_of(given: Outcome) -> bytes:
+    """Return the body of an input that is taken apart."""
+    if "body_b64" in given:
+        return base64.b64decode(given["body_b64"])
+    return (given.get("body") or "").encode("utf-8", "surrogatepass")
+
+
+def bridge_hears(way: Way, wire: Wire, request: bytes) -> tuple[bytes, int | None]:
+    """Return what a wire's bridge hears of a request; nothing, and the status, if it is refused."""
+    seen = _by_proxy(way, wire, request, ())
+    if heard := _heard(seen):
+        return heard, None
+    reader = answer_reader(request.partition(b" ")[0])
+    reader.feed(seen.client.data)
+    finals = [message.status for message in reader.messages if message.status >= 200]
+    return b"", finals[0] if finals else None
+
+
 def _by_proxy(way: Way, wire: Wire, request: bytes, bridge: Steps) -> Transcript:
     """Run the program's conversation with its proxy, the bridge doing these steps."""
-    ways = Ways(mounts=Mounts(wire.mounts, caller=Key(CALLER)))
-    policy = Policy.of(wire.hosts)
+    secret = Key(wire.secret) if wire.secret else None
+    ways = Ways(mounts=Mounts(wire.mounts, caller=Key(CALLER), secret=secret))
+    policy = policy_of({"hosts": wire.hosts})
     names = {mount.bridge for mount in wire.mounts}
     world = World(
         client=(Say(request),),
@@ -97,8 +141,11 @@ def _by_bridge(case: Case, way: Way, wire: Wire, heard: bytes) -> Transcript:
         cut=way.cut,
     )
 
+    serve = wire.serve
+    assert serve is not None, "a wire whose calls are only heard has no bridge"
+
     def script(now: float) -> Script[None]:
-        return bridge_connection(wire.serve, Key(CALLER), LIMITS, now)
+        return bridge_connection(serve, Key(CALLER), LIMITS, now)
 
     return run(script, world, way.seed)
 
@@ -106,10 +153,13 @@ def _by_bridge(case: Case, way: Way, wire: Wire, heard: bytes) -> Transcript:
 def said(case: Case) -> bytes:
     """Return the provider's answer as it says it."""
     answer = case.get("answer", ANSWER)
-    unknown(answer, {"status", "headers", "body"}, "key of the answer")
-    body: bytes = answer["body"].encode()
-    lines: list[str] = [f"HTTP/1.1 {answer['status']} x", f"Content-Length: {len(body)}"]
-    lines += [f"{name}: {value}" for name, value in answer["headers"]]
+    unknown(answer, {"status", "headers", "body", "body_b64"}, "key of the answer")
+    body, fields = body_of(answer), answer.get("headers", ())
+    framed = any(name.lower() in FRAMES for name, _ in fields)
+    lines: list[str] = [f"HTTP/1.1 {answer['status']} x"]
+    if not framed and answer["status"] not in NO_BODY:
+        lines.append(f"Content-Length: {len(body)}")
+    lines += [f"{name}: {value}" for name, value in fields]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

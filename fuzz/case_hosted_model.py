@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fuzz.case_bridge import Wire, accepted, call, reached, refused
+from fuzz.case_bridge import Wire, accepted, body_of, call, reached, refused
 from fuzz.case_calls import by_verdict
 from fuzz.case_files import Case, Outcome, Suite, Way, unknown
 from proto.calls.mounts import Mount
@@ -40,7 +40,7 @@ def perform(case: Case, way: Way) -> Outcome:
         config["key"],
         config["placeholder"],
         server_tools=config["server_tools"],
-        listed=config["hosts"] is not None,
+        listed=config["hosts"] not in (None, ["*"]),
     )
     tokens: list[Tokens] = []
     name = config["provider"].encode()
@@ -76,7 +76,7 @@ def _check(case: Case, outcome: Outcome) -> None:
     key: str = case["config"]["key"]
     if key in outcome["client"]["raw"]:
         raise ValueError("the program got the key")
-    said = (case["input"].get("body") or "").count(key)
+    said = body_of(case["input"]).count(key.encode())
     if "upstream" in outcome and outcome["upstream"]["raw"].count(key) != 1 + said:
         raise ValueError("the key isn't in one place of the call")
 

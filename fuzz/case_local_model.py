@@ -5,7 +5,16 @@ from __future__ import annotations
 import base64
 
 from fuzz.case_calls import LIMITS, at_first, by_verdict, compare, compare_fields, compare_refusal
-from fuzz.case_files import Case, Outcome, Suite, Way, says, segments, unknown
+from fuzz.case_files import (
+    Case,
+    Outcome,
+    Suite,
+    Way,
+    right_outcomes,
+    says,
+    segments,
+    unknown,
+)
 from fuzz.http_reading import answer_reader, request_reader
 from proto.calls.mounts import Mount, Mounts
 from proto.calls.serve import serve_connection
@@ -65,9 +74,13 @@ def perform(case: Case, way: Way) -> Outcome:
 
 
 def _relayed(case: Case) -> int:
-    """Return the port that a relayed case is for: the first that the policy names."""
-    port: int = (case["config"]["local_ports"] or [11434])[0]
-    return port
+    """Return the port that a relayed case came to: where it names one of the policy's, that.
+
+    Nothing in the input says it; else it is the first that the policy names.
+    """
+    ports: list[int] = case["config"]["local_ports"] or [11434]
+    due = [each.get("port") for each in right_outcomes(case)] if "expect" in case else []
+    return next((each for each in due if each in ports), ports[0])
 
 
 def _outcome(case: Case, seen: Transcript) -> Outcome:

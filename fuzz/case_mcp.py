@@ -1,8 +1,8 @@
 """The suite of `mcp`: a call to a tool that runs outside, or a tool's URL.
 
-A call goes through the hub of its tool and the tool is a server that answers whatever it
-is asked; the pieces a case is cut into are those of the tool's output.  Where a
-target leads is judged by the proxy's own mounts.
+A call goes through the proxy, as far as its bridge, and then through the hub of its tool; the
+tool is a server that answers whatever it is asked.  The pieces a case is cut into are those of
+the request and of the tool's output.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from fuzz.case_bridge import Wire, asked, bridge_hears
 from fuzz.case_calls import compare, compare_refusal
-from fuzz.case_files import Case, Outcome, Suite, Way, unknown
+from fuzz.case_files import WHOLE, Case, Outcome, Suite, Way, unknown
 from fuzz.http_reading import answer_reader
-from proto.calls.mounts import Mount, Mounts
-from proto.codecs.http1 import RequestReader
+from proto.calls.mounts import Mount
+from proto.codecs.body import BodyReader
+from proto.codecs.http1 import RequestHead, RequestReader, request_framing
 from proto.codecs.url import MalformedUrl
-from proto.errors import MalformedRequest, NoSuchRoute
-from proto.policy.keys import Key
+from proto.errors import MalformedRequest
 from proto.verbs.mcp import Hub
 from proto.verbs.mcp_effects import Ask, Reply, Start, Stop, Write
 from proto.verbs.mcp_remote import Open, Remote, check_url
@@ -37,6 +38,10 @@ WELCOME = {
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "double", "version": "1"},
 }
+ANSWERS = frozenset({"yes", "no", "silence"})
+SLOWLY_MAX_BYTES = 16 << 10
+"""A longer request comes whole: what is cut of it is the codec's, which other files try."""
+
 LATE_S = 600.0
 TICK_S = 1.0
 SILENCE_S = 120.0
@@ -116,11 +121,9 @@ class Outside:
     running: bool = False
     exits: bool = False
 
-    def call(self, number: int, head: bytes, body: bytes) -> None:
+    def call(self, number: int, head: RequestHead, body: bytes) -> None:
         """Send a request and play on until nothing more happens."""
-        found = RequestReader().feed(head)
-        assert found is not None
-        self.hub.request(number, found[0], body, self.now)
+        self.hub.request(number, head, body, self.now)
         self.play()
         while number not in self.done and self.now < LATE_S:
             self.now += TICK_S
@@ -174,47 +177,54 @@ def perform(case: Case, way: Way) -> Outcome:
             return _remote_redirect(case)
     config, given = case["config"], case["input"]
     unknown(given, INPUT, "key of an input")
-    body = given.get("body", "").encode("utf-8", "surrogatepass")
-    body = base64.b64decode(given["body_b64"]) if "body_b64" in given else body
     refused: Outcome = {
         "verdict": "refuse", "status": None, "asks": False, "to_tool": [], "lines": 0,
         "answer_has": [],
     }  # fmt: skip
-    try:
-        head = _head(given, body)
-        found = RequestReader().feed(head)
-    except (MalformedRequest, UnicodeEncodeError) as error:
-        return refused | {"status": getattr(error, "status_hint", 400)}
-    assert found is not None
-    name = mounted(found[0].target, config)
+    request = asked(case, given["target"])
+    slowly = way if len(request) <= SLOWLY_MAX_BYTES else WHOLE
+    heard, status = bridge_hears(slowly, _wire(config), request)
+    if not heard:
+        return refused | {"status": status}
+    found = RequestReader().feed(heard)
+    assert found is not None, "the bridge hears a whole head"
+    head, rest = found
+    body = b"".join(BodyReader(request_framing(head), MalformedRequest).feed(rest))
+    tools = {f"/{name}": name for name in config["tools"]}
+    name = tools.get(head.target.decode("latin-1"))
     if name is None:
         return refused | {"status": 404}
     return _call(given, config, name, head, body, way)
 
 
-def mounted(target: bytes, config: dict[str, Any]) -> str | None:
-    """Return the tool that a target leads to, None for none that the sandbox names."""
-    routes = [
+def _wire(config: dict[str, Any]) -> Wire:
+    """Return the wire of a sandbox that names a case's tools."""
+    mounts = tuple(
         Mount(f"mcp/{name}".encode(), "tool", "tool", f"/{name}".encode(), needs_secret=True)
         for name in config["named"]
-    ]
-    try:
-        mount, path = Mounts(routes, secret=Key(config["url_secret"])).find(target)
-    except NoSuchRoute:
-        return None
-    tools = {f"/{name}".encode(): name for name in config["tools"]}
-    return tools.get(path) if mount.below == path else None
+    )
+    return Wire(mounts, secret=config["url_secret"])
 
 
 def _call(
-    given: dict[str, Any], config: dict[str, Any], name: str, head: bytes, body: bytes, way: Way
+    given: dict[str, Any],
+    config: dict[str, Any],
+    name: str,
+    head: RequestHead,
+    body: bytes,
+    way: Way,
 ) -> Outcome:
     tool = config["tools"][name]
     unknown(tool, TOOL_KEYS, "key of a tool")
     rule = Rule(asks={"all": True, "none": False}[tool["ask"]], allow=frozenset(tool["allow"]))
-    outside = Outside(Hub(name, rule, lambda: SESSION), Double(config, way), config["answer"])
-    if not _begins(body) and b"mcp-session-id" not in head.lower():
-        head = _in_session(outside, given, head)
+    answer = config.get("answer", "silence")
+    if answer not in ANSWERS:
+        raise ValueError(f"unknown answer of the person's: {answer!r}")
+    outside = Outside(Hub(name, rule, lambda: SESSION), Double(config, way), answer)
+    named = any(field.lower() == "mcp-session-id" for field, _ in given["headers"])
+    if not named and not _begins(body):
+        _begin_session(outside)
+        head = with_field(head, (b"mcp-session-id", SESSION.encode()))
     outside.double.noted = True
     outside.exits = bool(config.get("tool_exits"))
     outside.asked.clear()
@@ -222,21 +232,20 @@ def _call(
     return _outcome(outside, given["method"])
 
 
-def _in_session(outside: Outside, given: dict[str, Any], head: bytes) -> bytes:
-    """Begin a session, and have its server list its calls; return the head within it."""
+def with_field(head: RequestHead, field: tuple[bytes, bytes]) -> RequestHead:
+    """Return a head with one field more."""
+    return RequestHead(head.method, head.target, head.version, (*head.fields, field))
+
+
+def _begin_session(outside: Outside) -> None:
+    """Begin a session, and have its server list its calls."""
     outside.double.noted = False
     first = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t"}}
-    for number, method, params, more in (
-        (1, "initialize", first, ""),
-        (2, "tools/list", {}, f"mcp-session-id: {SESSION}\r\n"),
-    ):
+    head = RequestHead("POST", b"/", (1, 1), ((b"content-type", b"application/json"),))
+    for number, method, params in ((1, "initialize", first), (2, "tools/list", {})):
         message = {"jsonrpc": "2.0", "id": f"case-{number}", "method": method, "params": params}
-        head_of_it = (
-            f"POST {given['target']} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-            f"{more}\r\n"
-        )
-        outside.call(number, head_of_it.encode("latin-1"), json.dumps(message).encode())
-    return head.replace(b"\r\n\r\n", f"\r\nmcp-session-id: {SESSION}\r\n\r\n".encode(), 1)
+        outside.call(number, head, json.dumps(message).encode())
+        head = with_field(head, (b"mcp-session-id", SESSION.encode()))
 
 
 def _begins(body: bytes) -> bool:
@@ -246,13 +255,6 @@ def _begins(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("method") == "initialize"
-
-
-def _head(given: dict[str, Any], body: bytes) -> bytes:
-    fields = "".join(f"{name}: {value}\r\n" for name, value in given["headers"])
-    length = f"content-length: {len(body)}\r\n" if body else ""
-    text = f"{given['method']} {given['target']} HTTP/1.1\r\nhost: x\r\n{fields}{length}\r\n"
-    return text.encode("utf-8")
 
 
 def _outcome(outside: Outside, method: str) -> Outcome:
@@ -273,6 +275,10 @@ def _outcome(outside: Outside, method: str) -> Outcome:
     }
     denied = outside.asked and not to_tool
     outcome["verdict"] = "accept" if to_tool else "denied" if denied else "refuse"
+    if method in ("GET", "DELETE") and outcome["status"] in (200, 204) and not outside.asked:
+        # A stream of the session's, which stays open, or its end: the hub's own to answer, so
+        # the tool gets nothing of it, and its status alone says which it was.
+        outcome |= {"verdict": "accept", "ended": True, "own": True}
     return outcome
 
 
@@ -280,8 +286,8 @@ def _client(body: bytes) -> Outcome:
     """Return the answer in a body, JSON or the last event of a stream."""
     lines = [line for line in body.split(b"\n") if line.startswith(b"data: ")]
     text = lines[-1].removeprefix(b"data: ") if lines else body
-    if not text:
-        return {}
+    if not text or text.startswith(b":"):
+        return {}  # nothing, or a stream's comment alone
     message = json.loads(text)
     if "error" in message:
         return {"error": message["error"], "error_code": message["error"]["code"]}
@@ -332,11 +338,14 @@ KNOWN = {
 def differences(outcome: Outcome, due: Outcome) -> list[str]:
     """Name each way in which an outcome isn't the one that is due."""
     unknown(due, KNOWN, "key of an outcome")
-    found = compare("verdict", outcome["verdict"], due["verdict"])
+    own = outcome.get("own", False)
+    found = [] if own else compare("verdict", outcome["verdict"], due["verdict"])
     if found:
         return found
-    if "status" in due:
+    if "status" in due or (own and due["verdict"] == "refuse"):
         found += compare_refusal(outcome, due)
+    if due["verdict"] == "refuse" and outcome.get("status") == 200 and not own:
+        found += [] if outcome.get("client", {}).get("error") else ["a 200 without an error"]
     for key in ("asks", "lines", "token_goes_to"):
         found += compare(key, outcome[key], due[key]) if key in due else []
     # A case that accepts without it: a number of thousands of digits, which its own file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fuzz.case_bridge import Wire, accepted, call, reached, refused
+from fuzz.case_bridge import Wire, accepted, body_of, call, reached, refused
 from fuzz.case_calls import by_verdict
 from fuzz.case_files import Case, Outcome, Suite, Way, unknown
 from proto.calls.mounts import Mount
@@ -106,7 +106,9 @@ def _check(case: Case, outcome: Outcome) -> None:
         secret = each["secret"]
         if secret in outcome["client"]["raw"]:
             raise ValueError("the program got a secret")
-        said = json.dumps(case["input"]).count(secret)
+        given = case["input"]
+        said = json.dumps(given).count(secret)
+        said += body_of(given).count(secret.encode()) if "body_b64" in given else 0
         if "upstream" in outcome and outcome["upstream"]["raw"].count(secret) > 1 + said:
             raise ValueError("a secret is in more than one place of the call")
 

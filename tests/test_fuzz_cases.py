@@ -404,6 +404,33 @@ NO_ANSWER: Case = A_MODELS | {
     "expect": {"verdict": "refuse", "stage": "response", "status": [502]},
 }
 
+ANY_MODEL: Case = A_MODELS | {
+    "id": "t-h4",
+    "kind": "search_model",
+    "input": {
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "headers": [
+            ["authorization", "Bearer lnk-placeholder"],
+            ["content-type", "application/json"],
+            ["transfer-encoding", "chunked"],
+            ["host", "localhost"],
+        ],
+        "body_b64": b64(b'{"model":"gpt-4o-search-preview","messages":[]}'),
+    },
+    "config": A_MODELS["config"] | {"provider": "openai", "hosts": ["*"]},
+    "answer": {"status": 200, "headers": [["content-length", "2"]], "body_b64": b64(b"{}")},
+    "expect": {"verdict": "accept", "client": {"status_any": [200], "body": "{}"}},
+    "why": "any host, and what the case frames itself",
+}
+BARE_ANSWER: Case = A_MODELS | {
+    "id": "t-h5",
+    "kind": "plain",
+    "answer": {"status": 204},
+    "expect": {"verdict": "accept", "client": {"status_any": [204], "body": ""}},
+    "why": "an answer of a status alone",
+}
+
 A_SECRETS: Case = {
     "id": "t-s1",
     "kind": "valid",
@@ -542,6 +569,52 @@ A_DENIAL: Case = json.loads(json.dumps(A_CALL)) | {
     "config": A_CALL["config"] | {"tools": {"notes": {"ask": "all", "allow": []}}},
     "expect": {"verdict": "denied", "status": [200], "asks": True, "to_tool": []},
 }
+A_STREAM: Case = A_CALL | {
+    "id": "t-m3",
+    "kind": "http",
+    "input": {
+        "method": "GET",
+        "target": A_CALL["input"]["target"],
+        "headers": [["accept", "text/event-stream"]],
+    },
+    "expect": {"verdict": "accept", "status": [200], "asks": False, "to_tool": []},
+    "why": "a stream that a session opens, and that stays open",
+}
+AN_END: Case = A_STREAM | {
+    "id": "t-m4",
+    "input": A_STREAM["input"] | {"method": "DELETE"},
+    "expect": {"verdict": "refuse", "status": [204, 405], "asks": False, "to_tool": []},
+    "why": "a session's end, which some servers don't let a client say",
+}
+IN_CHUNKS: Case = A_CALL | {
+    "id": "t-m5",
+    "kind": "http",
+    "input": A_CALL["input"]
+    | {
+        "headers": [
+            ["content-type", "application/json"],
+            ["transfer-encoding", "chunked"],
+            ["host", "localhost"],
+        ]
+    },
+    "why": "a case's own framing and host",
+}
+TWO_HOSTS: Case = A_CALL | {
+    "id": "t-m6",
+    "kind": "http",
+    "input": A_CALL["input"]
+    | {"headers": [["content-type", "application/json"], ["host", "a"], ["Host", "b"]]},
+    "expect": {"verdict": "refuse", "status": [400], "asks": False, "to_tool": []},
+    "why": "what the proxy refuses never comes to the tool",
+}
+UNREAD: Case = json.loads(json.dumps(A_CALL)) | {
+    "id": "t-m7",
+    "kind": "tool_output",
+    "config": A_CALL["config"]
+    | {"tool_writes_b64": b64(b'{"jsonrpc":"2.0","id":1,"result":{"x":"\\ud800"}}\n')},
+    "expect": A_CALL["expect"] | {"client": {"error": "any"}},
+    "why": "an answer that isn't read",
+}
 A_REDIRECT: Case = {
     "id": "t-m2",
     "kind": "remote_redirect",
@@ -667,7 +740,8 @@ RIGHT: list[tuple[Suite, Case]] = [
     *((HELLO, case) for case in (HELLO_CASE, NO_HELLO, HALF_HELLO, NOT_READ)),
     *((HELLO, case) for case in (SILENT, ENDED)),
     *((MCP, case) for case in (A_CALL, A_DENIAL, A_REDIRECT)),
-    *((MODEL, case) for case in (A_MODELS, NO_MODELS, NO_ANSWER)),
+    *((MCP, case) for case in (A_STREAM, AN_END, IN_CHUNKS, TWO_HOSTS, UNREAD)),
+    *((MODEL, case) for case in (A_MODELS, NO_MODELS, NO_ANSWER, ANY_MODEL, BARE_ANSWER)),
     *((SECRET, case) for case in (A_SECRETS, NO_SECRETS, A_RULE)),
     *((LOCAL, case) for case in (A_LOCAL, BY_THE_PROXY, HALF_LOCAL, NO_LOCAL)),
 ]
@@ -789,6 +863,13 @@ WRONG: list[tuple[Suite, Case, str, Any]] = [
     (MCP, A_CALL, "expect.unknown", 1),
     (MCP, A_CALL, "config.tools.notes.unknown", 1),
     (MCP, A_CALL, "input.unknown", 1),
+    (MCP, A_CALL, "config.answer", "perhaps"),
+    (MCP, A_STREAM, "expect.verdict", "denied"),
+    (MCP, A_STREAM, "expect.status", [405]),
+    (MCP, AN_END, "expect.status", [405]),
+    (MCP, TWO_HOSTS, "expect.status", [404]),
+    (MCP, UNREAD, "expect.client", {"result": {}}),
+    (MODEL, ANY_MODEL, "config.hosts", []),
     (MCP, A_DENIAL, "expect.verdict", "accept"),
     (MCP, A_REDIRECT, "expect.token_goes_to", ["evil.test:443"]),
     (MCP, A_REDIRECT, "expect.never_dials", ["tools.example.com"]),
