@@ -32,15 +32,17 @@ from proto.codecs.jsonrpc import (
     Request,
     Value,
     error,
+    read,
     write,
 )
 from proto.verbs.mcp_answers import Call, Extra, whole
 from proto.verbs.mcp_effects import Ask, Effect, Reply, Withdraw
-from proto.verbs.mcp_question import question
+from proto.verbs.mcp_question import hint_of, question
 from proto.verbs.mcp_rules import (
     FROM_CLIENT,
     HEADER_MISMATCH,
     META,
+    NAME_MAX_CHARS,
     REFUSED,
     ROOTS,
     ROOTS_CHANGED,
@@ -228,8 +230,8 @@ class Hub:
         session.stream = call
         self._do(Reply(call.number, call.open(self._now), last=False))
         waiting, session.waiting = session.waiting, []
-        for message in waiting:
-            self._say(call, message)
+        for line in waiting:
+            self._say(call, read(line))
 
     def _forget(self, session: Session) -> None:
         """End a session, and all that it waits for."""
@@ -383,9 +385,9 @@ class Hub:
         tools = result.get("tools") if isinstance(result, dict) else None
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-                kept: Object = {key: tool[key] for key in ("title", "annotations") if key in tool}
-                if name in self._hints or len(self._hints) < HINTS_MAX:
-                    self._hints[name] = kept
+                room = name in self._hints or len(self._hints) < HINTS_MAX
+                if room and len(name) <= NAME_MAX_CHARS:  # no call has a longer one
+                    self._hints[name] = hint_of(tool)
 
     def _hear_request(self, request: Request) -> None:
         """Hand a request of the server's to the client it is most likely about."""
@@ -438,8 +440,8 @@ class Hub:
                 call = pending.call if pending.call and pending.call.sse else None
         if call is not None:
             self._say(call, message)
-        elif len(write(message)) <= WAITING_MAX_BYTES:
-            session.waiting = [*session.waiting[-(WAITING_MAX - 1) :], message]
+        elif len(line := write(message)) <= WAITING_MAX_BYTES:
+            session.waiting = [*session.waiting[-(WAITING_MAX - 1) :], line]
 
     def _progressed(self, message: Notification, params: Object) -> None:
         pending = self._server.sent_with(params.get("progressToken"))

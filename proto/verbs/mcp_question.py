@@ -37,7 +37,7 @@ HINTS = {
 def question(tool: str, request: Request, hint: Object | None) -> str | None:
     """Return the question about a request, None where it is too long to be read.
 
-    `hint` is what the tool's server said of the call in its list, if it did.
+    `hint` is what the tool's server said of the call in its list (`hint_of`), if it did.
     """
     # As a tree it is longer, and what is nested deeply takes long to be made one.
     if len(text_of(request.params or {})) > QUESTION_MAX_CHARS:
@@ -99,14 +99,19 @@ def _tree(value: Value, indent: str) -> Iterator[str]:
         yield f"{indent}{plain(value)}"
 
 
-def _said(hint: Object) -> Iterator[str]:
-    """Say a server's hints in words; what isn't in their shape is left out."""
-    annotations = hint.get("annotations")
+def hint_of(tool: Object) -> Object:
+    """Return what of a server's word on a call is ever shown, and no longer than it is."""
+    annotations = tool.get("annotations")
     annotations = annotations if isinstance(annotations, dict) else {}
-    title = annotations.get("title", hint.get("title"))
-    if isinstance(title, str):
-        yield f"  its title: {plain(title[:HINT_MAX_CHARS])}"
+    title = annotations.get("title", tool.get("title"))
+    kept: Object = {key: said for key in HINTS if isinstance(said := annotations.get(key), bool)}
+    return kept | ({"title": title[:HINT_MAX_CHARS]} if isinstance(title, str) else {})
+
+
+def _said(hint: Object) -> Iterator[str]:
+    """Say a server's hints in words."""
+    if "title" in hint:
+        yield f"  its title: {plain(hint['title'])}"
     for key, (yes, no) in HINTS.items():
-        said = annotations.get(key)
-        if isinstance(said, bool):
-            yield f"  {yes if said else no}"
+        if key in hint:
+            yield f"  {yes if hint[key] else no}"

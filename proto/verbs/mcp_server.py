@@ -41,6 +41,8 @@ THEIRS_MAX = 256
 """Requests of the server's that clients haven't answered."""
 USED_MAX = 100_000
 """Ids a server process is remembered to have seen; past that all are ours."""
+USED_MAX_CHARS = 64
+"""A longer one, as it is written, is made ours at once: all of them are remembered."""
 START_S = 120.0
 """How long a server may take to answer `initialize`: a package runner installs it first."""
 PROBE_S = 5.0
@@ -77,12 +79,16 @@ class _Speaks(Enum):
 
 
 class Session(msgspec.Struct, eq=False):
-    """A client's session.  `stream`: the call of its GET, if it listens."""
+    """A client's session.
+
+    `stream`: the call of its GET, if it listens.  `waiting`: messages for that, printed: read,
+    one may take twenty times as much.
+    """
 
     id: str
     ready: bool = False
     stream: Call | None = None
-    waiting: list[Message] = msgspec.field(default_factory=list)
+    waiting: list[bytes] = msgspec.field(default_factory=list)
 
 
 class Pending(msgspec.Struct, eq=False):
@@ -279,7 +285,7 @@ class Server:
         """Return an id as it is where it was never used with this process, else one of ours."""
         mark = f"{kind} {wanted.text}" if isinstance(wanted, Number) else f"{kind} {wanted!r}"
         own = isinstance(wanted, str) and wanted.startswith(OWN)
-        if own or mark in self._used or len(self._used) >= USED_MAX:
+        if own or len(mark) > USED_MAX_CHARS or mark in self._used or len(self._used) >= USED_MAX:
             return self._own_id()
         self._used.add(mark)
         return wanted

@@ -238,6 +238,24 @@ def test_no_more_hints_are_kept_than_a_bound(monkeypatch):
     assert "two" not in stage.asks[0].text
 
 
+def test_no_hint_is_kept_of_a_name_that_no_call_has():
+    stage = ready()
+    stage.request("tools/list", id_="l")
+    stage.result("l", {"tools": [{"name": "n" * 257, "title": "one"}, {"name": "n" * 256}]})
+    assert list(stage.hub._hints) == ["n" * 256]
+
+
+def test_a_long_id_is_made_ours_and_not_remembered():
+    stage = ready("f")
+    for id_ in ("\U000e0001" * 256, "x" * 100):
+        call = stage.request("tools/call", CALL, id_=id_)
+        sent = stage.take()["id"]
+        assert sent.startswith("link-")
+        stage.result(sent, {})
+        assert stage.body(call)["id"] == id_
+    assert max(map(len, stage.hub._server._used)) <= mcp_server.USED_MAX_CHARS
+
+
 def test_a_request_whose_id_is_still_open_is_refused():
     stage = ready("f")
     stage.request("tools/call", CALL, id_=1)

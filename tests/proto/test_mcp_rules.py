@@ -9,7 +9,7 @@ import pytest
 
 from proto.codecs.jsonrpc import Answer, Notification, Number, Request, parse
 from proto.verbs import mcp_question
-from proto.verbs.mcp_question import QUESTION_MAX_CHARS, question
+from proto.verbs.mcp_question import QUESTION_MAX_CHARS, hint_of, question
 from proto.verbs.mcp_rules import (
     HEADER_MISMATCH,
     LEGACY,
@@ -254,7 +254,8 @@ def test_meta_is_what_is_there():
 
 def text_of(params: str, method: str = "tools/call", hint: str = "null") -> str:
     read, said = parse(params.encode()), parse(hint.encode())
-    text = question("notes", Request(Number("1"), method, read), said)
+    known = hint_of(said) if isinstance(said, dict) else None
+    text = question("notes", Request(Number("1"), method, read), known)
     assert text is not None
     assert text.isascii()
     assert text.replace("\n", "").isprintable()
@@ -321,6 +322,12 @@ def test_a_servers_hints_are_shown_as_its_own_word():
     assert "its title" not in text_of('{"name":"f"}', hint='{"annotations":7,"title":7}')
     long = text_of('{"name":"f"}', hint=json.dumps({"annotations": {"title": "t" * 999}}))
     assert "t" * 201 not in long
+
+
+def test_of_a_servers_word_no_more_is_kept_than_is_shown():
+    said = {"title": "t" * 9999, "annotations": {"readOnlyHint": True, "x": ["y"] * 99}, "z": "z"}
+    assert hint_of(parse(json.dumps(said).encode())) == {"title": "t" * 200, "readOnlyHint": True}
+    assert hint_of({}) == {}
 
 
 def test_a_call_that_nobody_would_read_whole_is_no_question():
