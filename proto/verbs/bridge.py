@@ -243,18 +243,24 @@ def relay(
     link: Link, ledger: Ledger, request: Request, outgoing: Outgoing, limits: Limits
 ) -> Script[None]:
     """Make a call to a provider, and give its answer to the proxy as it comes."""
-    ledger.host, ledger.port = outgoing.host, HTTPS_PORT
+    host = ledger.host = outgoing.host
+    ledger.port = HTTPS_PORT
+    exchange = _exchange(link, request, outgoing)
+    del outgoing  # its body is the exchange's now, and goes as it is sent
+    yield from open_provider(link, ledger, host, limits)
+    yield from carry(ledger, exchange, limits)
+    yield ledger.end()
+    yield Close(CLIENT, ledger.now + limits.grace_s)
+
+
+def _exchange(link: Link, request: Request, outgoing: Outgoing) -> Exchange:
     early = link.take_early()
     framing = request.framing
     if outgoing.body is not None:
         framing, early = Framing(Kind.LENGTH, len(outgoing.body)), outgoing.body
     url = Onward(outgoing.host.encode("ascii"), outgoing.target)
     onward = PlainRequest(request.head, url, framing, outgoing.lines, alone=True, last=True)
-    exchange = Exchange(onward, early, Foreign(outgoing.edit))
-    yield from open_provider(link, ledger, outgoing.host, limits)
-    yield from carry(ledger, exchange, limits)
-    yield ledger.end()
-    yield Close(CLIENT, ledger.now + limits.grace_s)
+    return Exchange(onward, early, Foreign(outgoing.edit))
 
 
 def open_provider(link: Link, ledger: Ledger, host: str, limits: Limits) -> Script[None]:

@@ -87,17 +87,32 @@ def serve_call(
     limits: Limits,
 ) -> Script[None]:
     """Serve one call whose head was judged."""
-    body = None
-    if call.endpoint.body is not None:
-        sent = yield from read_body(link, ledger, request, BODY_MAX_BYTES, limits)
-        body = call.body(sent)
     answer = ModelAnswer(call.endpoint.usage, call.route.key)
-    outgoing = Outgoing(call.route.provider.host, call.target, call.lines, body, answer)
+    # No frame keeps the body, which may take minutes less than its answer.
+    made = relay(
+        link, ledger, request, (yield from _outgoing(link, ledger, request, call, answer, limits)),
+        limits,
+    )  # fmt: skip
     try:
-        yield from relay(link, ledger, request, outgoing, limits)
+        yield from made
     finally:
         if (tokens := answer.tokens()).requests:
             count(tokens)  # also of an answer that was cut short, as far as it told
+
+
+def _outgoing(
+    link: Link,
+    ledger: Ledger,
+    request: Request,
+    call: ModelCall,
+    answer: ModelAnswer,
+    limits: Limits,
+) -> Script[Outgoing]:
+    """Return the call to the provider, its body read whole, and judged, where it has one."""
+    body = None
+    if call.endpoint.body is not None:
+        body = call.body((yield from read_body(link, ledger, request, BODY_MAX_BYTES, limits)))
+    return Outgoing(call.route.provider.host, call.target, call.lines, body, answer)
 
 
 def told_of(error: ProxyError) -> tuple[bytes, bytes]:

@@ -237,7 +237,10 @@ _ITEMS = typed(
         ),
         "web_search_call": known("id action status"),
         "file_search_call": known("id queries status results"),
-        "code_interpreter_call": known("id code container_id outputs status"),
+        "code_interpreter_call": known(
+            "id code container_id status",
+            outputs=Each(typed({"logs": known("logs"), "image": known(url=Inline())})),
+        ),
         "image_generation_call": known(
             "id status revised_prompt size quality background", result=Inline(bare=True)
         ),

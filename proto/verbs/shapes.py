@@ -164,7 +164,7 @@ OBJECTS = frozenset(
         # what a model, or a tool of a provider's, once said
         "acknowledged_safety_checks", "annotations", "audioMetadata", "audioTranscription",
         "codeExecutionResult", "content", "documentMetadata", "error", "executableCode",
-        "logprobs", "mediaProcessing", "mediaResolution", "outputs", "partMetadata",
+        "logprobs", "mediaProcessing", "mediaResolution", "partMetadata",
         "pending_safety_checks", "reasoning_details", "results", "speechMetadata",
         "spreadsheetMetadata", "summary", "toolCall", "toolResponse", "tools", "videoMetadata",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import msgspec
 import pytest
@@ -126,6 +127,27 @@ def test_each_piece_goes_on_before_the_next_one_comes() -> None:
     )  # fmt: skip
     assert transcript.client.data.endswith(b"0\r\n\r\n")
     assert second in transcript.client.data
+
+
+def test_no_body_is_held_again_while_it_goes_out_or_once_it_has_gone() -> None:
+    size = 4 << 20
+    body = json.dumps({"model": "m", "messages": [], "system": "x" * size}).encode()
+    asked, saw, held = request(body=body), _saw(b"ping"), []
+
+    def reads(data: bytes) -> bool:
+        held.append(tracemalloc.get_traced_memory()[0])
+        return bool(saw(data))
+
+    tracemalloc.start()
+    try:
+        call(
+            asked, Say(STREAM + chunk(event({"type": "ping"}))), Await("it has"), Say(b"0\r\n\r\n"),
+            client=(HearUntil(lambda: reads), Signal("it has")),
+        )  # fmt: skip
+    finally:
+        tracemalloc.stop()
+    # Once here, of what waits to be sent, and three times in the simulated network.
+    assert held[0] < 5 * size
 
 
 def _saw(word: bytes):  # type: ignore[no-untyped-def]

@@ -181,6 +181,19 @@ def test_no_address_passes_in_what_was_once_read_or_thought(schema: Known, turn:
         judged({"messages": [{"role": "assistant", **turn}]}, schema)
 
 
+def test_nor_in_an_image_that_an_interpreter_once_drew() -> None:
+    def drew(url: str) -> object:
+        outputs = [{"type": "logs", "logs": "1"}, {"type": "image", "url": url}]
+        call = {"type": "code_interpreter_call", "id": "c", "code": "1", "outputs": outputs}
+        return {"input": [call]}
+
+    inline = drew("data:image/png;base64,aGk=")
+    assert judged(inline, schema_openai.OPENAI_RESPONSES) == inline
+    for judge in (CLOSED, OPEN):
+        with pytest.raises(BodyRefused, match="would fetch"):
+            judged(drew("https://a.test/x.png"), schema_openai.OPENAI_RESPONSES, judge)
+
+
 def test_an_answer_by_several_models_goes_back_as_it_came() -> None:
     hop = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
     said = {"type": "mid_conv_system", "content": [{"type": "text", "text": "s"}]}
