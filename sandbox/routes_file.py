@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from sandbox.kinds import DIGITS, LETTERS
+from sandbox.kinds import DIGITS, LETTERS, made_of
 from sandbox.route import dump_route
 
 TYPE_CHECKING = False
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sandbox.route import Route
+    from sandbox.state import State
 
 KEY_CHARS = 32
 
@@ -39,6 +40,12 @@ def routes_file(state: str, name: str) -> str:
 def secret_file(state: str, name: str) -> str:
     """Return the file of the secret in its routes' addresses."""
     return os.path.join(state, "sandbox", f"{name}.url-secret")
+
+
+def kept_secret(state: State, name: str) -> str | None:
+    """Return the secret that a sandbox's addresses have had; None where there is none."""
+    found = (state.read(os.path.basename(secret_file("", name))) or b"").decode("ascii", "replace")
+    return found if 16 <= len(found) <= 64 and made_of(LETTERS + DIGITS)(found) else None
 
 
 def head_of(caller: str) -> bytes:

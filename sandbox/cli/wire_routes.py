@@ -50,7 +50,10 @@ def taken(routes: dict[str, Any]) -> Given:
         return Given(routes["fd"], routes["caller"], routes["secret"])
     fd = _opened(routes["file"])
     # Never more than these bytes: behind them stand the keys.
-    told = json.loads(os.pread(fd, routes["head"], 0) + b"}")
+    try:
+        told = json.loads(os.pread(fd, routes["head"], 0) + b"}")
+    except ValueError:
+        raise failed(routes["file"], "is another caller's by now") from None
     secret = None
     if routes["url_secret"] is not None:
         with open(_opened(routes["url_secret"]), "rb") as file:

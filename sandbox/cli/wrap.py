@@ -16,7 +16,7 @@ from sandbox.errors import LaunchError, SpecError
 from sandbox.exits import has_login
 from sandbox.marks import unmark
 from sandbox.place import Place
-from sandbox.state import State
+from sandbox.state import State, settings_folder
 from sandbox.strict_json import read_json
 from sandbox.table import read_table, refuse_unbuilt, replaced
 
@@ -135,16 +135,22 @@ def proxy_of(request: WrapRequest) -> Proxy | None:
 
 
 def with_secret(request: WrapRequest) -> WrapRequest:
-    """Return a request whose routes' addresses have a secret, where they carry one."""
+    """Return a request whose routes' addresses have a secret, where they carry one.
+
+    A sandbox that has had one keeps it: a command that was made before may run at any time.
+    """
     proxy = proxy_of(request)
     if proxy is None or not proxy.routes or proxy.secret is not None:
         return request
     from sandbox.mounts import needs_secret
-    from sandbox.routes_file import new_key
+    from sandbox.routes_file import kept_secret, new_key
 
     if not needs_secret(proxy.routes):
         return request
-    proxy = replaced(proxy, secret=new_key())
+    made = request.unwalled or request.confinement
+    assert made is not None
+    secret = kept_secret(State(settings_folder()), made.name) or new_key()
+    proxy = replaced(proxy, secret=secret)
     if request.unwalled is not None:
         return replaced(request, unwalled=replaced(request.unwalled, proxy=proxy))
     assert request.confinement is not None

@@ -72,6 +72,46 @@ def test_it_runs_from_another_folder_with_nothing_but_its_own_environment(instal
     assert os.path.exists(f"{folder}/made")
 
 
+def with_a_route(name: str = "box", caller: str = "caller-key-0123456789", **keys) -> dict:
+    proxy = {"upstream": "direct", "dir": "~/wire", "hosts": [], "caller": caller,
+             "routes": [{"kind": "local", "port": 11434}], **keys}  # fmt: skip
+    return {"name": name, "net": {"proxied": {"proxy": proxy, "ports": []}}}
+
+
+CALLED = ["/bin/sh", "-c", "curl -s -o /dev/null -w '%{http_code}' $LNK_LOCAL_MODEL_11434/api/pull"]
+"""Told apart from an address that isn't its own (404): refused by the route (403)."""
+
+
+def test_it_holds_after_another_wrap_of_its_name(installed, who):
+    """What each has, for they are called by the same proxy: the secret in their routes' URLs."""
+    argv, env = wrapped(installed, who, CALLED, **with_a_route())
+    _, later = wrapped(installed, who, ["true"], **with_a_route())
+    _, other = wrapped(installed, who, ["true"], **with_a_route("other"))
+    assert lnk.run(who, argv, environ=env).stdout == "403"
+    assert later["LNK_LOCAL_MODEL_11434"] == env["LNK_LOCAL_MODEL_11434"]
+    assert other["LNK_LOCAL_MODEL_11434"] != env["LNK_LOCAL_MODEL_11434"]
+    for damaged in ("", "short", "not/letters/and/digits", "x" * 65):
+        with open(f"{who.home}/.lnk/sandbox/box.url-secret", "w") as file:
+            file.write(damaged)
+        _, made = wrapped(installed, who, ["true"], **with_a_route())
+        assert made["LNK_LOCAL_MODEL_11434"] != env["LNK_LOCAL_MODEL_11434"]
+
+
+def test_it_does_not_start_with_the_routes_of_another_caller(installed, ordinary):
+    proxy = with_a_route()["net"]["proxied"]["proxy"]
+    asked = {"unwalled": {"name": "box", "proxy": {**proxy, "dir": "/unread"}, "pointed": False}}
+    said = json.dumps({**asked, "argv": ["echo", "ran"]})
+    unwalled = json.loads(installed.run(ordinary, "wrap", input=said).stdout)["argv"]
+    argv, env = wrapped(installed, ordinary, ["echo", "ran"], **with_a_route())
+    for caller in ("another-caller-of-its-routes-0123", "caller-key-01234"):
+        wrapped(installed, ordinary, ["true"], **with_a_route(caller=caller))
+        for command in (argv, unwalled):
+            done = lnk.run(ordinary, command, environ=env)
+            assert (done.returncode, done.stdout) == (125, ""), done.stderr
+            assert "is another caller's by now; make the command anew with wrap." in done.stderr
+            assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}])
 @pytest.mark.parametrize("kind", ["kept", "unwalled", "run"])
 def test_the_interpreter_adds_no_variable_of_its_own(installed, ordinary, kind, locale):
