@@ -420,9 +420,11 @@ class Sandbox:
             self._let_go()  # it takes away what was held, once all inside are dead
         else:
             self._let_go()
-            # Where bubblewrap itself was killed, maybe by us, it has said nothing.
+            # Where bubblewrap itself was killed, maybe by us, it has said nothing.  Before there
+            # is a program, it was ended by the keeper, which couldn't make what was wanted.
             released = self._stop < 0 or b"r" in steps
-            code = self._code or (128 - code if code < 0 else self._explain(released=released))
+            killed = code < 0 and released
+            code = self._code or (128 - code if killed else self._explain(released=released))
         if b"s" not in steps:
             self._signal(self._proxy, _signal.SIGKILL)  # it serves nobody yet: nothing to log
             self._proxy = 0

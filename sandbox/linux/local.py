@@ -15,6 +15,7 @@ TCP, UDP = "tcp", "udp"
 """As the socket maker has them, which a command that only plans doesn't import."""
 DNS, ENDPOINT, PORT = "dns", "endpoint", "port"
 DNS_PORT = 53
+DNS_TAKES = {DNS_PORT: "its DNS's"}
 LOOPBACK, LOOPBACK_6 = "127.0.0.1", "::1"
 
 Sockets = list[list[object]]
@@ -56,7 +57,7 @@ def of_ports(ports: Sequence[int]) -> Sockets:
 
 def taken_inside(listen: int, *, dns: bool) -> dict[int, str]:
     """Return the ports inside that a wire has itself, and what each is."""
-    return {listen: "the proxy's own"} | ({DNS_PORT: "its DNS's"} if dns else {})
+    return {listen: "the proxy's own"} | (DNS_TAKES if dns else {})
 
 
 def check_ports(key: str, ports: Sequence[int], taken: Mapping[int, str]) -> None:

@@ -278,6 +278,8 @@ def _proxied(name: str, net: Proxied, view: View, log: str | None, state: str) -
     models = [port for _, _, port in inside if isinstance(port, int)]
     endpoints = local.of_endpoints(proxy.tcp, no_internet=proxy.no_internet)
     taken = local.taken_inside(proxy.listen or environment.PROXY_PORT, dns=bool(endpoints))
+    if endpoints and proxy.listen is not None:
+        local.check_ports("listen", [proxy.listen], local.DNS_TAKES)
     local.check_ports("a local model", models, taken)
     local.check_ports("ports", net.ports, taken)
     local.check_ports("serve", proxy.serve, taken)

@@ -512,6 +512,16 @@ def test_a_mount_that_is_refused_is_125_too(installed, who, keys):
     assert "the sandbox could not be made; the line above says why" in done.stderr
 
 
+def test_sockets_that_cannot_be_made_inside_are_125_too(installed, ordinary):
+    command = installed.wrapped(ordinary, ["echo", "ran"], **PROXIED)
+    plan = json.loads(command[4])
+    plan["wire"]["inside"] = [["tcp", "127.0.0.1", plan["port"]]]  # where the proxy itself listens
+    command[4] = json.dumps(plan)
+    done = lnk.run(ordinary, command)
+    assert (done.returncode, done.stdout) == (125, ""), done.stderr
+    assert "the sandbox's network: [Errno 98] Address already in use" in done.stderr
+
+
 def test_a_missing_bubblewrap_is_125_with_a_sentence(installed, who):
     command = installed.wrapped(who, ["true"])
     plan = json.loads(command[4])

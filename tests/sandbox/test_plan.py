@@ -711,6 +711,13 @@ def test_too_many_endpoints_are_refused_with_how_many_there_may_be():
         p.plan(confined(proxied(tcp=tcp)), machine())
 
 
+def test_a_proxy_does_not_listen_where_its_dns_does():
+    asked = proxied(listen=53, tcp=("db.example.com:5432",))
+    with pytest.raises(LaunchError, match="listen names 53, which is its DNS's inside"):
+        p.plan(confined(asked), machine())
+    assert p.plan(confined(proxied(listen=53)), machine()).port == 53
+
+
 def test_a_port_is_made_once_in_both_families():
     made = p.plan(
         confined(Proxied(proxy=proxied(serve=(3000, 3000)).proxy, ports=(1, 1))), machine()
