@@ -1,8 +1,8 @@
 """Hold a sandbox's program still while its person is asked on the terminal that they share.
 
 The program isn't in the terminal's session, so nothing else keeps it from reading what is
-typed there, or from drawing over the question.  A process that is stopped starts no other,
-so a look that finds all of them stopped is the last.
+typed there, or from drawing over the question.  A process that is stopped starts no other:
+once all of a list are stopped, a list that has no more of them is the last.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import suppress
 
 STOPPED_S = 10.0
 """How long it may take until all have stopped."""
+CALL_S = 5.0
+"""How long one that is to stop may take over the call that it is in, on a busy processor."""
 LOOK_S = 0.002
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
@@ -31,10 +33,13 @@ class Frozen:
     def of(cls, launcher: int) -> Frozen | None:
         """Stop all of the program whose launcher this is; None where that can't be done."""
         made = cls()
-        until = time.monotonic() + STOPPED_S
-        while time.monotonic() < until:
-            running = [pid for pid in program_of(launcher) if not _is_stopped(pid)]
-            if not running:
+        begun = time.monotonic()
+        while (took := time.monotonic() - begun) < STOPPED_S:
+            stages = {pid: _stage(pid) for pid in program_of(launcher)}
+            running = [pid for pid, stage in stages.items() if stage == RUNNING]
+            held = not running and (STOPPING not in stages.values() or took > CALL_S)
+            # What one started just before it stopped came behind the list.
+            if held and program_of(launcher) <= stages.keys():
                 made._waited = {pid: _waiting(pid) for pid in made._held}
                 return made
             for pid in running:
@@ -125,18 +130,34 @@ def _ancestors(pid: int) -> set[int]:
     return found
 
 
-def _is_stopped(pid: int) -> bool:
-    """Tell whether a process is stopped, or ends, or runs no more of its own code before it is.
+RUNNING, STOPPING, STOPPED = range(3)
 
-    Where the processor is busy a signal waits until its process is given it, which may take
-    seconds; until then the process does nothing.
+
+def _stage(pid: int) -> int:
+    """Tell whether a process runs, is to stop, or is stopped (or ends), with all its threads.
+
+    One that is to stop runs no more of its own code, but a call that it is in is done first: a
+    fork(2) makes one more process, a write(2) is still drawn.  Where the processor is busy that
+    may take a while.  In a sleep that no signal ends (D) it stays as long as what it waits for,
+    vfork(2) for a child that is stopped too.
     """
-    try:
-        if _stat(pid)[0] in ("T", "t", "Z", "X"):
-            return True
-        return bool(_waiting(pid, gone=-1) >> (signal.SIGSTOP - 1) & 1)
-    except OSError:
-        return True
+    letters = _letters(pid)
+    moving = letters - {"T", "t", "Z", "X"}
+    if not moving:
+        return STOPPED
+    if "T" not in letters and not _waiting(pid, gone=-1) >> (signal.SIGSTOP - 1) & 1:
+        return RUNNING
+    return STOPPED if moving == {"D"} else STOPPING
+
+
+def _letters(pid: int) -> set[str]:
+    """Return the states of a process's threads, none once it is gone."""
+    found = set()
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found.add(_stat(f"{pid}/task/{thread}")[0])
+    return found
 
 
 def _waiting(pid: int, *, gone: int = 0) -> int:
@@ -148,7 +169,7 @@ def _waiting(pid: int, *, gone: int = 0) -> int:
         return gone
 
 
-def _stat(pid: int) -> list[str]:
-    """Return what stands behind a process's name in its `stat`."""
+def _stat(pid: int | str) -> list[str]:
+    """Return what stands behind a process's name in its `stat`, or behind a thread's."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().decode("latin-1").rpartition(")")[2].split()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +23,7 @@ def open_folder() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="lnk-tests-", dir=parent)
     os.chmod(folder, 0o755)
     yield folder
-    shutil.rmtree(folder)
+    remove(folder)
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +64,15 @@ def folder_of(account: lnk.Account) -> Iterator[str]:
     path = tempfile.mkdtemp(prefix="work-", dir=account.home)
     os.chown(path, account.uid, account.gid)
     yield path
-    shutil.rmtree(path)
+    remove(path)
+
+
+def remove(path: str) -> None:
+    """Remove a folder, though a process that just ends (a browser) still writes there."""
+    until = time.monotonic() + lnk.LONG_S
+    while os.path.exists(path):
+        shutil.rmtree(path, ignore_errors=time.monotonic() < until)
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -88,4 +97,4 @@ def hidden_folder(who: lnk.Account) -> Iterator[str]:
     for name in (path, os.path.join(path, "file")):
         os.chown(name, who.uid, who.gid)
     yield path
-    shutil.rmtree(path)
+    remove(path)

@@ -12,6 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from sandbox.linux import freezing
 from sandbox.linux.freezing import Frozen, go_on, program_of
 from tests.sandbox import lnk
 from tests.sandbox.terminal import Terminal
@@ -35,10 +38,11 @@ subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
 
 
 TREE = """\
-import os, time
+import os, sys, time
 def down(n):
     if os.fork() == 0:
         if n: down(n - 1)
+        if n < 3: exec(sys.argv[1])
         time.sleep(600); os._exit(0)
 down(4); time.sleep(600)
 """
@@ -46,9 +50,13 @@ down(4); time.sleep(600)
 
 
 @contextmanager
-def forked() -> Iterator[subprocess.Popen[bytes]]:
-    """Run the tree until the program's three processes are there, and end it all afterwards."""
-    run = subprocess.Popen([sys.executable, "-c", TREE], start_new_session=True)
+def forked(leaf: str = "pass") -> Iterator[subprocess.Popen[bytes]]:
+    """Run the tree until the program's three processes are there, and end it all afterwards.
+
+    leaf: what each of the three does first.
+    """
+    words = [sys.executable, "-c", TREE, leaf]
+    run = subprocess.Popen(words, start_new_session=True)
     try:
         until = time.monotonic() + lnk.LONG_S
         while len(program_of(run.pid)) < 3 and time.monotonic() < until:
@@ -96,6 +104,64 @@ def test_a_program_that_has_ended_is_no_hindrance() -> None:
     frozen = Frozen.of(run.pid)
     assert frozen is not None
     frozen.thaw()
+
+
+@pytest.mark.parametrize(
+    ("letters", "looks"),
+    [
+        (["R", "T"], 2),  # a call that it is in is done first: a fork, or a write
+        (["R", "TR", "TS", "T"], 4),  # the same of each thread
+        (["RT", "R", "T"], 3),
+        (["D"], 1),  # it waits for a child that is stopped too
+        (["TD"], 1),
+        (["R", "Z"], 2),
+        (["R", ""], 2),  # it has ended
+    ],
+)
+def test_one_that_is_to_stop_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, letters: list[str], looks: int
+) -> None:
+    left = list(letters)
+    monkeypatch.setattr(freezing, "program_of", lambda _: {7})
+    monkeypatch.setattr(freezing, "_letters", lambda _: set(left.pop(0)))
+    monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 1 << (signal.SIGSTOP - 1))
+    assert Frozen.of(6) is not None
+    assert len(letters) - len(left) == looks
+
+
+def test_one_that_stays_in_its_call_for_long_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(freezing, "CALL_S", 0.05)
+    monkeypatch.setattr(freezing, "program_of", lambda _: {7})
+    monkeypatch.setattr(freezing, "_letters", lambda _: {"R"})
+    monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 1 << (signal.SIGSTOP - 1))
+    assert Frozen.of(6) is not None
+
+
+def test_what_one_started_just_before_it_stopped_is_stopped_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lists = [{7}, {7, 8}]
+    stopped = {7}
+    monkeypatch.setattr(freezing, "program_of", lambda _: lists.pop(0) if lists[1:] else lists[0])
+    monkeypatch.setattr(freezing, "_letters", lambda pid: {"T" if pid in stopped else "S"})
+    monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 0)
+    monkeypatch.setattr(Frozen, "_stop", lambda _, pid: stopped.add(pid))
+    assert Frozen.of(6) is not None
+    assert stopped == {7, 8}
+
+
+def test_all_threads_of_a_program_stop() -> None:
+    code = "import threading, time\nfor _ in range(4): threading.Thread(target=spin).start()"
+    spin = "def spin():\n    while True: pass\n"
+    with forked(spin + code) as run:
+        target = min(program_of(run.pid))
+        frozen = Frozen.of(run.pid)
+        assert frozen is not None
+        states = {state(int(thread)) for thread in os.listdir(f"/proc/{target}/task")}
+        assert states == {"T"}
+        frozen.thaw()
 
 
 def test_a_held_program_is_known_to_have_been_told_to_end() -> None:
