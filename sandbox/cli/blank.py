@@ -44,6 +44,8 @@ BIND_MAX_BYTES = 4 << 20
 """As much as `wrap` takes; a hundred thousand hosts are less."""
 LINE_S = 10.0
 """For a binder to send its line, and to take the answer."""
+BREATH_S = 0.1
+"""Until descriptors or threads that have run out are looked for again."""
 TOLD_MAX_BYTES = 4096
 CREDENTIALS_BYTES = 12
 BOUND, REFUSED = b"+", b"-"
@@ -312,8 +314,20 @@ class Control:
             for fd, _ in news.poll():
                 if fd == self._link.fileno():
                     return
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                self._take()
+
+    def _take(self) -> None:
+        """Serve one connection; where nothing is left to do it with, it waits for a moment."""
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            time.sleep(BREATH_S)
+            return
+        try:
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except RuntimeError:  # no thread: whoever binds may try again
+            connection.close()
+            time.sleep(BREATH_S)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:

@@ -126,6 +126,8 @@ def _spawn(argv: list[str], environ: Mapping[str, str], mask: Iterable[int]) -> 
     except OSError as error:
         found = error.errno not in (2, 20)  # ENOENT, ENOTDIR
         why = error.strerror if found else "there is no such program"
+        if not found and "/" in argv[0] and os.path.isfile(argv[0]):
+            why = "the interpreter that it names isn't there"
         raise LaunchError(
             "program", error.errno or 0, f"{argv[0]}: {why}.", exit_code=126 if found else 127
         ) from None

@@ -144,7 +144,7 @@ def main() -> int:
         return ENDED_BY_SIGPIPE
     except OSError as error:
         if error.errno != ENOSPC or error.filename is not None:
-            raise
+            return _out_of_something(error)
         os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # what is left of it goes nowhere at the end
         print("lnk sandbox: what it prints finds no space left: make room.", file=sys.stderr)
         return 1
@@ -205,6 +205,19 @@ def help_text() -> str:
 def _refuse(sentence: str) -> int:
     print(f"lnk sandbox: {sentence}", file=sys.stderr)
     return 2
+
+
+def _out_of_something(error: OSError) -> int:
+    """Say what this machine has no more of, and what to do; another error is raised again."""
+    from sandbox.linux.given import CURES
+
+    cure = CURES.get(error.errno or 0)
+    if cure is None:
+        raise error
+    what = "" if error.filename is None else f"{error.filename}: "
+    said = sentence(SandboxError(f"{what}{error.strerror}: {cure}."))
+    print(f"lnk sandbox: {said}", file=sys.stderr)
+    return SandboxError.exit_code
 
 
 def _hold_standard_streams() -> None:

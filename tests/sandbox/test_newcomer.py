@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ from typing import IO
 import pytest
 
 from sandbox import asking, on_stop, tools, wires
+from sandbox.cli import blank
 from sandbox.cli import main as cli
 from sandbox.cli.flags import Flag, UsageError, full_path, read_flags
 from sandbox.errors import LaunchError, SandboxError, SpecError, quoted, sentence
@@ -347,3 +350,84 @@ def test_a_reader_who_leaves_ends_log_as_any_other_command(state: State, tmp_pat
         assert child.stderr.read() == b""
         child.stderr.close()
         assert child.wait() == cli.ENDED_BY_SIGPIPE
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(11, "no process"), "no process: end some of your processes, or raise their"),
+        (OSError(24, "many", ESCAPE), "a\\x1b[31m: many: raise the limit of them (ulimit -n)."),
+        (OSError(28, "full", "/x"), "/x: full: make room."),
+    ],
+)
+def test_what_a_machine_has_no_more_of_is_one_sentence(
+    error: OSError,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def out(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "run", out)
+    assert cli.main() == 125
+    assert capsys.readouterr().err.startswith(f"lnk sandbox: {said}")
+
+
+def test_another_error_of_the_machine_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out(*_: object, **__: object) -> int:
+        raise OSError(5, "x")
+
+    monkeypatch.setattr(cli, "run", out)
+    with pytest.raises(OSError, match="x"):
+        cli.main()
+
+
+def test_a_control_that_runs_out_of_descriptors_or_threads_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listener(socket.socket):
+        left = 2
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.left -= 1
+            if self.left >= 0:
+                raise OSError(24, "Too many open files")
+            return super().accept()
+
+    class Thread(threading.Thread):
+        left = 1
+
+        def start(self) -> None:
+            Thread.left -= 1
+            if Thread.left >= 0:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    listener, (ours, its) = Listener(socket.AF_UNIX), socket.socketpair()
+    listener.bind(str(tmp_path / "control"))
+    listener.listen()
+    control = threading.Thread(target=blank.Control(listener, its, set(), {}).run)
+    control.start()
+    monkeypatch.setattr(blank.threading, "Thread", Thread)
+    answers = []
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(str(tmp_path / "control"))
+            one.shutdown(socket.SHUT_WR)
+            answers.append(one.makefile("rb").read())
+    ours.close()
+    control.join()
+    assert answers == [b"", json.dumps({"error": blank.NOT_YOURS}).encode() + b"\n"]
+    listener.close()
+    its.close()
+
+
+def test_a_script_whose_interpreter_is_gone_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/shell\n")
+    script.chmod(0o755)
+    words = ["proxy", "--listen", "127.0.0.1:0", "--no-internet", "--", str(script)]
+    done = started(words, tmp_path)
+    assert done.returncode == 127
+    assert done.stderr == f"lnk sandbox: {script}: the interpreter that it names isn't there.\n"
