@@ -310,7 +310,9 @@ def _network_lines(spec: Spec) -> Iterator[str]:
     if spec.lan.hosts:
         yield f"reaches on the local network {', '.join(spec.lan.hosts)}"
     if spec.network.upstream != "direct":
-        yield "leaves this machine through another proxy"
+        from sandbox.exits import without_login  # a login isn't for the screen
+
+        yield f"leaves this machine through another proxy, {without_login(spec.network.upstream)}"
     yield from _route_lines(spec)
     for port in spec.localhost.ports:
         yield f"reaches this machine's port {port}"

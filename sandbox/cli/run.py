@@ -300,7 +300,7 @@ def _agree(spec: Spec, state: State, *, learns: bool = False) -> None:
     known = digest(spec)
     if was_run(state, known):
         return
-    lines = in_words(spec)
+    lines = [*in_words(spec), *["runs any program, once, to learn which"] * learns]
     if not _ask(["The sandbox:", *(f"  {line}" for line in lines), "Run it? [y/N] "]):
         raise LaunchError("asking", 0, "nothing was run: it was not agreed to.")
     remember_run(state, known, "\n".join(lines).encode() + b"\n")

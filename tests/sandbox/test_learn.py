@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.linux import learned
 from tests.sandbox import lnk
+from tests.sandbox.terminal import Terminal
 
 
 def spec_of(who: lnk.Account, folder: str, text: str) -> str:
@@ -103,6 +104,16 @@ def test_it_writes_nothing(installed, who, folder):
     learn(installed, who, spec, "true")
     after = os.stat(spec)
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_it_is_asked_about_as_what_it_is(installed, ordinary, ordinary_folder):
+    """Its spec was agreed to; that any program runs wasn't."""
+    path = spec_of(ordinary, ordinary_folder, "[commands]\nonly = ['true']\n")
+    words = installed.argv("learn", "--spec", path, "--", "true")
+    with Terminal(ordinary, words) as terminal:
+        assert "runs any program, once, to learn which" in terminal.read_until("Run it? [y/N] ")
+        terminal.type("n\n")
+        assert terminal.wait() == 125
 
 
 def test_it_ends_with_the_programs_status(installed, who, folder):

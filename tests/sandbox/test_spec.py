@@ -489,7 +489,8 @@ def test_a_spec_in_words_says_everything_it_opens():
     assert in_words(Spec(network=Network(mode="proxy"))) == ["reaches nothing on the network"]
     assert in_words(Spec(network=Network(mode="host")))[0].startswith("has this machine's network")
     assert in_words(Spec(internet=Internet(hosts=None))) == ["reaches any host on the internet"]
-    assert in_words(Spec(network=Network(mode="proxy", upstream="http://x")))
+    exit_ = in_words(Spec(network=Network(mode="proxy", upstream="socks5://me:secret@x:1")))
+    assert exit_ == ["leaves this machine through another proxy, socks5://x:1"]
     assert in_words(Spec(files=Files(read_home=True)))[0] == "reads the whole home folder"
 
 
