@@ -22,6 +22,9 @@ PORT_MIN = 1024
 """Lower ports are the machine's."""
 _QUOTED = str.maketrans({"$": "%24", "'": "%27"})
 """What other shells than sh run or end a text by: wslview hands a URL to PowerShell, in quotes."""
+NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
+"""What a browser says of a request (Fetch Metadata) that shows its answer in a window: a frame
+is a navigation too, and any page has one of any address."""
 REDIRECT = "redirect_uri"
 """RFC 6749 §4.1.1."""
 
@@ -116,16 +119,17 @@ def question(page: Page) -> str:
 def is_answer(head: RequestHead, callback: Callback) -> bool:
     """Tell whether a request to the listener is the login's answer.
 
-    Any page that the browser has open can call a port of localhost: only a navigation is
-    let in, to the path that the login names.
+    Any page that the browser has open can call a port of localhost: only a navigation of a
+    window is let in, to the path that the login names.
     """
     if head.method not in ("GET", "POST"):
         return False
     if head.target.partition(b"?")[0] != callback.path.encode("ascii"):
         return False
-    mode = head.get_all(b"sec-fetch-mode")
-    if mode and mode != [b"navigate"]:
-        return False
+    for name, wanted in NAVIGATION:
+        told = head.get_all(name)
+        if told and told != [wanted]:
+            return False
     host, colon, port = (head.one(b"host") or b"").decode("latin-1").lower().rpartition(":")
     # By another name that leads here, a page would come by DNS rebinding.
     return is_loopback(host.strip("[]")) and colon == ":" and port == str(callback.port)

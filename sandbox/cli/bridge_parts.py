@@ -153,7 +153,8 @@ class Connection:
         """Answer in plain text, and close.  more: further field lines."""
         body = words.encode("ascii", "replace") + b"\n"
         lines = b"Content-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n"
-        head = write_response_head(status, PHRASES[status], lines % len(body) + more)
+        phrase = PHRASES.get(status, b"Refused")
+        head = write_response_head(status, phrase, lines % len(body) + more)
         self.stream.write(head + body)
         self.stream.finish()
 

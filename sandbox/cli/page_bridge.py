@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import suppress
 
 from proto.codecs.http1 import RequestHead
 from proto.policy.keys import Key
@@ -17,6 +18,7 @@ from proto.verbs.open_page import CALLBACK_S, Page, PageRefused, question, read_
 from sandbox.asking import find
 from sandbox.cli.bridge_parts import Asker, Connection, person, say
 from sandbox.cli.callback import Callbacks, PortTaken
+from shells.bridges import DOOR_FD
 from shells.children import DEFAULTED, pidfd_of
 from shells.poll_loop import Loop, accept_on
 
@@ -45,8 +47,9 @@ def serve(told: Told, _: tuple[Route, ...]) -> None:
     """Serve pages until the wire ends."""
     from sandbox.cli.bridge import LIFE_FD, LISTENER_FD
 
-    for fd in (LIFE_FD, LISTENER_FD):
-        os.set_inheritable(fd, False)
+    for fd in (LIFE_FD, LISTENER_FD, DOOR_FD):
+        with suppress(OSError):  # not every proxy has a door inward
+            os.set_inheritable(fd, False)  # neither a browser nor an asker gets them
     loop = Loop()
     pages = Pages(loop, told)
     caller = Key(told.caller)

@@ -131,6 +131,8 @@ ANSWER = "GET /cb?code=1 HTTP/1.1\nHost: localhost:8080"
         ("POST /cb HTTP/1.1\nHost: 127.0.0.1:8080", True),
         ("GET /cb HTTP/1.1\nHost: [::1]:8080", True),
         (f"{ANSWER}\nSec-Fetch-Mode: navigate", True),
+        (f"{ANSWER}\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document", True),
+        (f"{ANSWER}\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: iframe", False),
         (f"{ANSWER}\nSec-Fetch-Mode: no-cors", False),
         (f"{ANSWER}\nSec-Fetch-Mode: navigate\nSec-Fetch-Mode: cors", False),
         ("GET /favicon.ico HTTP/1.1\nHost: localhost:8080", False),

@@ -104,6 +104,22 @@ def test_a_wide_letter_is_counted_for_the_whole_text() -> None:
     assert weight_of("é".encode() * 1000) == 2000 * 5
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("GET / HTTP/1.2", 505), ("POST / HTTP/1.1\r\nTransfer-Encoding: gzip", 501),
+     ("POST / HTTP/1.1\r\nExpect: more", 417), ("GET /", 400)],
+)  # fmt: skip
+def test_whatever_is_no_request_is_answered_and_nothing_ends(head: str, status: int) -> None:
+    bridge = Bridge()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    Connection.begin(bridge.loop, theirs.detach(), Key(KEY), bridge.call, MOST)
+    with ours:
+        ours.send(f"{head}\r\nHost: x\r\nLink-Caller: {KEY}\r\n\r\n".encode())
+        assert bridge.status(ours) == status
+    assert not bridge.bodies
+
+
 def test_a_message_is_counted_while_its_call_is_open() -> None:
     bridge = Bridge()
     body = b"[" + b",".join([b"{}"] * 1000) + b"]"

@@ -90,7 +90,7 @@ def test_each_page_is_asked_about_whole_and_what_is_shown_opens(
     pages = ["https://bücher.example/ü?q=<b>", "https://other.example/", "file:///etc/passwd",
              "https://a:b@c.example/"]  # fmt: skip
     words = installed.argv("run", "--yes", "--spec", spec, "--", "/usr/bin/python3", "-c", OPENED)
-    environ = browser(ordinary, ordinary_folder, "")
+    environ = browser(ordinary, ordinary_folder, f"ls /proc/self/fd >{ordinary_folder}/fds")
     with Person(installed, ordinary, {"xn--bcher": "yes", "other": "no"}) as person:
         done = lnk.run(ordinary, [*words, *pages], environ=environ)
     assert done.returncode == 0, done.stderr
@@ -105,6 +105,8 @@ def test_each_page_is_asked_about_whole_and_what_is_shown_opens(
         shown, "https://other.example/",
     ]  # fmt: skip
     assert opened(ordinary_folder) == [shown]
+    with open(f"{ordinary_folder}/fds") as fds:
+        assert fds.read().split() == ["0", "1", "2", "3"], "the last one is the listing's own"
 
 
 def test_without_the_key_there_is_no_way_to_open_a_page(installed, ordinary):
