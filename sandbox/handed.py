@@ -74,7 +74,7 @@ class EnvName(Text):
     def _read(self, value: object, place: Place) -> str:
         name = super()._read(value, place)
         upper = name.upper()
-        if name.upper() in OWN_VARIABLES or upper.startswith(("LNK_", "LC_")):
+        if upper in OWN_VARIABLES or upper.startswith(("LNK_", "LC_")):
             place.refuse("is one that run keeps or sets itself; leave it out")
         if upper in CODE_VARIABLES or upper.startswith(CLOSED_PREFIXES):
             place.refuse("makes a loader, shell or interpreter run what it names; leave it out")

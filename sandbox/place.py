@@ -158,10 +158,15 @@ def an_object(
 
 def guess(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean …?` where a known name is near, else what there is."""
+    names = sorted(known)
+    found = near(str(name), names)
+    if found is not None:
+        return f"; did you mean {found}?"
+    return f"; there are {', '.join(names)}" if names else ""
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that one is most like, None where none is near."""
     import difflib  # only a refusal needs it
 
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name)[:SHOWN_MAX], names, 1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(names)}" if names else ""
+    return next(iter(difflib.get_close_matches(name[:SHOWN_MAX], sorted(known), 1)), None)

@@ -29,6 +29,8 @@ from sandbox.wires import resume
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sandbox.state import State
 
 SOCKETS = ("wires", "proxy")
@@ -160,7 +162,3 @@ def _folder_away(path: str) -> None:
 def _try(act: Callable[[], object]) -> None:
     with suppress(SandboxError, OSError):  # another has just removed it, or it isn't ours to
         act()
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable

@@ -105,10 +105,15 @@ def _why(state: State, sandbox: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in said[:WHY_MAX_CHARS])
 
 
+def is_name(name: str) -> bool:
+    """Tell whether a text can be a sandbox's name, which becomes a file's."""
+    is_plain = set(name) <= set(NAME_LETTERS) and name[:1].isalnum()
+    return is_plain and len(name) <= NAME_MAX_CHARS
+
+
 def check_name(name: str) -> None:
-    """Raise SandboxError (2) for what is no sandbox's name: it becomes a file's."""
-    rest = set(name) - set(NAME_LETTERS)
-    if not name or len(name) > NAME_MAX_CHARS or rest or not name[0].isalnum():
+    """Raise SandboxError (2) for what is no sandbox's name."""
+    if not is_name(name):
         raise SandboxError(
             f"{quoted(name)} is no sandbox's name: use 1 to {NAME_MAX_CHARS} letters, digits, '.', "
             "'_' or '-', a letter or digit first.",

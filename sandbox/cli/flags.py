@@ -11,6 +11,10 @@ import os
 
 from sandbox.errors import SandboxError, quoted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class UsageError(SandboxError):
     """A command line that can't be followed; the message names the flag, value and cure."""
@@ -84,7 +88,7 @@ def read_flags(flags: tuple[Flag, ...], words: list[str], *, takes_rest: bool = 
             cure = "--help lists them"
             if takes_rest and not word.startswith("-"):
                 cure = "write the program and its arguments after --"
-            raise UsageError(f"{quoted(word)} is not one of its flags: {cure}.")
+            raise UsageError(f"{quoted(word)} is not one of its flags{meant(name, known)}: {cure}.")
         if name in given and not flag.many:
             raise UsageError(f"{name} is given twice: give it once.")
         if flag.value and not equals:
@@ -95,6 +99,14 @@ def read_flags(flags: tuple[Flag, ...], words: list[str], *, takes_rest: bool = 
             raise UsageError(f"{name} takes no value: write {name} alone.")
         given.setdefault(name, []).append(value)
     return Flags(given, None)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` where a known word is near, else nothing."""
+    from sandbox.place import near  # only a refusal needs it
+
+    found = near(name, known)
+    return "" if found is None else f" (did you mean {found}?)"
 
 
 def full_path(name: str, path: str, value: str = "FOLDER") -> str:

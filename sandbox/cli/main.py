@@ -180,7 +180,10 @@ def run(words: list[str], *, bare: str = "lnk-sandbox") -> int:
             return 0
     command = COMMANDS.get(name) or HIDDEN.get(name)
     if command is None:
-        return _refuse(f"{quoted(name)} is no command: lnk sandbox --help lists them.")
+        from sandbox.cli.flags import meant
+
+        what = f"{quoted(name)} is no command{meant(name, COMMANDS)}"
+        return _refuse(f"{what}: lnk sandbox --help lists them.")
     __import__(command.module)  # importlib costs a start half a millisecond
     status: int = sys.modules[command.module].main(rest)
     return status

@@ -14,6 +14,7 @@ from sandbox.cli.flags import Flag, Flags, UsageError, describe, full_path, read
 from sandbox.cli.serving import LogRefused, WireSettings, policy_of, run_wire
 from sandbox.errors import LaunchError, SandboxError, quoted
 from sandbox.held_port import LOOPBACK, take_over
+from sandbox.wires import is_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -330,8 +331,7 @@ def _shell_name(flags: Flags) -> str:
 
 def _name(flags: Flags) -> str:
     name = flags.one("--name", "proxy") or ""
-    # The same rule as the log's file name, which this becomes (shells.wire_files.NAME).
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+    if not is_name(name):  # as a log's file may be named (shells.wire_files.NAME)
         raise UsageError(
             f"--name {quoted(name)} can't name a log: use 1 to 64 letters, digits, '.', '_' or "
             "'-', a letter or digit first."

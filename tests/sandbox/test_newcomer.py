@@ -312,6 +312,20 @@ def test_a_word_that_is_no_flag_is_shown_short_and_escaped() -> None:
     assert caught.value.message.endswith("xxx...' is not one of its flags: --help lists them.")
 
 
+def test_a_slip_is_told_what_was_meant(
+    run: Run, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        UsageError, match=r"^'--wriet=x' is not one of its flags \(did you mean --wri"
+    ):
+        run("run", "--wriet=x")
+    assert cli.run(["pasued"]) == 2
+    assert capsys.readouterr().err == (
+        "lnk sandbox: 'pasued' is no command (did you mean paused?): lnk sandbox --help lists "
+        "them.\n"
+    )
+
+
 def test_a_byte_order_mark_and_a_number_too_long_are_called_that() -> None:
     with pytest.raises(SpecError, match=r"^x:1: spec: begins with a byte order mark; save it with"):
         Spec.parse(b"\xef\xbb\xbf[files]", folder="/x", file="x")
