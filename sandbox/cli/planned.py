@@ -6,7 +6,7 @@ import os
 import stat
 
 from sandbox.confinement import Confinement, Host, Proxied, Reaching
-from sandbox.errors import LaunchError
+from sandbox.errors import LaunchError, SandboxError
 from sandbox.linux.facts import Facts, gather
 from sandbox.linux.plan import Plan, opening_pages, plan
 from sandbox.state import State, settings_folder, user_home
@@ -22,14 +22,39 @@ def planned(
 
     state: Link's settings; None looks them up.  learns: whether each program that runs is told
     of, and none refused.  Raises LaunchError or Unsupported (125) where no such sandbox can be
-    made here.
+    made here; nothing is left of it then (R10).
     """
     state = state or settings_folder()
     home = user_home()
     shown = [*confinement.write, *confinement.read, *([home] if confinement.read_home else [])]
-    if any(state.startswith(f"{path}/") for path in shown):
-        # They are closed by a mount, which needs a folder: else the program would make it.
-        State(state).folder()
+    # They are closed by a mount, which needs a folder: else the program would make it.
+    needs_state = any(state.startswith(f"{path}/") for path in shown)
+    made = _make_settings(state) if needs_state else []
+    try:
+        return _planned(confinement, state, home, shown, learns=learns)
+    except SandboxError:
+        for folder in reversed(made):
+            _away(folder)
+        raise
+
+
+def _make_settings(state: str) -> list[str]:
+    """Make the folders of Link's settings; return those that weren't there."""
+    missing = [path for path in (state, State(state).path) if not os.path.lexists(path)]
+    State(state).folder()
+    return missing
+
+
+def _away(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return  # another has put something there by now
+
+
+def _planned(
+    confinement: Confinement, state: str, home: str, shown: list[str], *, learns: bool
+) -> tuple[Plan, Facts]:
     facts = gather(
         [*shown, *confinement.hide, *_run_outside(confinement), *_reached(confinement)],
         home=home,

@@ -386,3 +386,22 @@ def test_wrap_imports_nothing_it_does_not_use(net: str, lnk_home: Path):
         input=text.encode(), capture_output=True, timeout=110, check=True, env=os.environ,
     )  # fmt: skip
     assert HEAVY.isdisjoint(done.stderr.decode().split())
+
+
+def test_what_no_sandbox_can_be_made_of_leaves_no_settings_in_a_folder_it_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """They are made where they are to be covered: but not for a request that is refused."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("LNK_HOME", str(tmp_path / "home/.lnk"))
+    asked = {"name": "box", "read": [], "commands": "any", "net": "closed"}
+    write = [str(tmp_path / "home"), str(tmp_path / "nope")]
+    request = json.dumps({"confinement": {**asked, "write": write}, "argv": ["id"]})
+    status, out, err = run(request.encode(), capsys, monkeypatch)
+    assert (status, out) == (125, "")
+    assert f"write names {write[1]}, which does not exist" in err
+    assert os.listdir(write[0]) == []
+    (tmp_path / "home/.lnk").mkdir(0o700)
+    assert run(request.encode(), capsys, monkeypatch)[0] == 125
+    assert os.listdir(write[0]) == [".lnk"]
+    assert os.listdir(tmp_path / "home/.lnk") == []
