@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from fuzz.case_bridge import Wire, asked, bridge_hears
+from fuzz.case_bridge import Wire, asked, bridge_hears, said
 from fuzz.case_calls import compare, compare_refusal
 from fuzz.case_files import WHOLE, Case, Outcome, Suite, Way, unknown
 from fuzz.http_reading import answer_reader
@@ -307,10 +307,9 @@ def _remote_redirect(case: Case) -> Outcome:
     config, answer = case["config"], case["input"]["answer"]
     unknown(case["input"], {"answer"}, "key of an input")
     url = check_url(config["url"])
-    origin = f"{url.host}:{url.port}"
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    origin = f"{host}:{url.port}"
     remote = Remote(url, (("Authorization", f"Bearer {config['token']}"),))
-    fields = "".join(f"{name}: {value}\r\n" for name, value in answer["headers"])
-    said = f"HTTP/1.1 {answer['status']} X\r\n{fields}content-length: 0\r\n\r\n".encode()
     remote.line(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
     dials, seen, lines = [], [], []
     while effects := remote.take():
@@ -318,7 +317,8 @@ def _remote_redirect(case: Case) -> Outcome:
             if isinstance(effect, Open):
                 dials.append(origin)  # a shell connects to the URL's own origin alone
                 seen += [origin] if config["token"].encode() in effect.data else []
-                remote.hear(effect.call, said)
+                remote.hear(effect.call, said({"answer": answer}))
+                remote.hear(effect.call, b"")  # and closes
             elif hasattr(effect, "data"):
                 lines.append(json.loads(effect.data))
     refused = all("error" in line for line in lines) and bool(lines)
@@ -373,7 +373,7 @@ def _of_client(outcome: Outcome, due: Outcome) -> list[str]:
 
 def _of_dials(outcome: Outcome, due: Outcome) -> list[str]:
     dials = outcome.get("dials", [])
-    hosts = {dial.rpartition(":")[0] for dial in dials} | set(dials)
+    hosts = {dial.rpartition(":")[0].strip("[]") for dial in dials} | set(dials)
     return [f"dialled {each}" for each in due.get("never_dials", ()) if each in hosts]
 
 
