@@ -56,7 +56,7 @@ def _planned(
     confinement: Confinement, state: str, home: str, shown: list[str], *, learns: bool
 ) -> tuple[Plan, Facts]:
     facts = gather(
-        [*shown, *confinement.hide, *_run_outside(confinement), *_reached(confinement)],
+        [*shown, *confinement.hide, *_of_proxy(confinement), *_reached(confinement)],
         home=home,
         state=state,
         write_dot_files=confinement.write_dot_files,
@@ -100,11 +100,13 @@ def _reached(confinement: Confinement) -> list[str]:
     return [one.dir for one in net.reached]
 
 
-def _run_outside(confinement: Confinement) -> list[str]:
-    """Return the files that the routes of a confinement run outside."""
+def _of_proxy(confinement: Confinement) -> list[str]:
+    """Return the folder of a confinement's proxy, and the files that its routes run outside."""
     net = confinement.net
-    if not isinstance(net, Proxied) or not net.proxy.routes:
+    if not isinstance(net, Proxied):
         return []
+    if not net.proxy.routes:
+        return [net.proxy.dir]
     from sandbox.mounts import programs_of
 
-    return [path for route in net.proxy.routes for path in programs_of(route)]
+    return [net.proxy.dir, *(path for route in net.proxy.routes for path in programs_of(route))]

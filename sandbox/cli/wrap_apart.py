@@ -40,8 +40,9 @@ def wrap_held(request: WrapRequest, *, explain: bool) -> int:
     confinement, proxy = request.confinement, proxy_of(request)
     assert confinement is not None
     assert proxy is not None
+    real = os.path.realpath(proxy.dir)
     for path in (*confinement.write, *confinement.read):
-        if f"{proxy.dir}/".startswith(f"{path}/"):
+        if f"{real}/".startswith(f"{os.path.realpath(path)}/"):
             # Whoever writes there puts a socket of its own in the proxy's place.
             raise LaunchError(
                 "dir", 0, f"the proxy's dir {proxy.dir} lies in {path}, which is shown: name a "

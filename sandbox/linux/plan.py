@@ -263,7 +263,9 @@ def _joined(
 def _proxied(name: str, net: Proxied, view: View, log: str | None, state: str) -> dict[str, object]:
     """Return a filtering proxy's wire; LaunchError for what can't be served beside another."""
     proxy = net.proxy
-    if (shown := view.nearest_shown(proxy.dir, itself=True)) is not None:
+    found = view.facts.paths.get(proxy.dir)
+    real = proxy.dir if found is None else found.real  # it may be named by a link
+    if (shown := view.nearest_shown(real, itself=True)) is not None:
         # Whoever writes there puts a socket of its own in the proxy's place.
         raise LaunchError(
             "dir", 0, f"the proxy's dir {proxy.dir} lies in {shown}, which is shown: name a folder "

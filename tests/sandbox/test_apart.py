@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -186,10 +187,15 @@ def test_its_folder_lies_in_none_that_a_sandbox_is_shown(
     proxy = {"upstream": "direct", "dir": f"{ordinary_folder}/wire", "hold": True}
     confinement = {"name": "box", "write": [ordinary_folder], "read": [], "commands": "any",
                    "net": {"proxied": {"proxy": proxy, "ports": []}}}  # fmt: skip
-    text = json.dumps({"confinement": confinement, "argv": ["x"]})
-    done = installed.run(ordinary, "wrap", input=text)
-    assert (done.returncode, done.stdout) == (125, "")
-    assert f"lies in {ordinary_folder}, which is shown" in done.stderr
+    link = f"{ordinary.home}/link-to-wire"
+    os.symlink(ordinary_folder, link)
+    for folder, hold in itertools.product((f"{ordinary_folder}/wire", f"{link}/wire"), (1, 0)):
+        proxy |= {"dir": folder, "hold": bool(hold)}
+        text = json.dumps({"confinement": confinement, "argv": ["x"]})
+        done = installed.run(ordinary, "wrap", input=text)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"{folder} lies in {ordinary_folder}, which is shown" in done.stderr
+    os.unlink(link)
 
 
 def test_an_explained_hold_names_its_socket(
