@@ -25,6 +25,8 @@ WORK = "work"
 FILE_MAX_BYTES = 1 << 20
 NAMES_OF_OURS = ("lnk", "lnk-sandbox")
 REMOTE = "mcp-remote"
+LEFT_OUT = ": …"
+"""In place of a field's value; no field can hold it, for it isn't ASCII."""
 
 
 def load(state: State, name: str) -> Tool | None:
@@ -97,12 +99,38 @@ def text_of(tool: Tool) -> str:
 
 def shown(tool: Tool) -> str:
     """Return a tool as `tool list --json` prints it: of a far one's fields the names alone."""
-    argv = list(tool.argv)
+    argv = _shown_argv(tool.argv)
+    return text_of(Tool(name=tool.name, argv=argv, ask=tool.ask, allow=tool.allow))
+
+
+def _shown_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
+    found = list(argv)
+    for at in _fields_of(argv):
+        found[at] = f"{found[at].partition(':')[0]}{LEFT_OUT}"
+    return tuple(found)
+
+
+def _fields_of(argv: tuple[str, ...]) -> list[int]:
+    """Return where the fields of a tool at a URL stand in its command."""
     far = remote_words(argv) or []
-    for at in range(len(argv) - len(far) + 1, len(argv)):
-        if argv[at - 1] == "--header":
-            argv[at] = f"{argv[at].partition(':')[0]}: …"
-    return text_of(Tool(name=tool.name, argv=tuple(argv), ask=tool.ask, allow=tool.allow))
+    return [at for at in range(len(argv) - len(far) + 1, len(argv)) if argv[at - 1] == "--header"]
+
+
+def whole_argv(tool: Tool, state: State, place: Place) -> tuple[str, ...]:
+    """Return a route's command, with the fields that `tool list --json` has left out of it.
+
+    So who makes a route of what is listed needs no token, and never has one.  Raises SpecError
+    at `place` where the tool isn't kept as it was listed.
+    """
+    if not any(tool.argv[at].endswith(LEFT_OUT) for at in _fields_of(tool.argv)):
+        return tool.argv
+    kept = load(state, tool.name)
+    if kept is None or _shown_argv(kept.argv) != tool.argv:
+        place.refuse(
+            f"isn't how {tool.name} is defined by now; take it anew from lnk sandbox tool list "
+            "--json"
+        )
+    return kept.argv
 
 
 def found(command: str, path: str) -> str:

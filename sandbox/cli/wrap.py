@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
         return 0
     if "--json" in flags and "--explain" not in flags:
         raise UsageError("--json says how --explain prints: write --explain --json.")
-    request = with_secret(read_request(read_input()))
+    request = completed(read_request(read_input()))
     if request.unwalled is not None:
         from sandbox.cli.wrap_apart import wrap_unwalled
 
@@ -134,6 +134,33 @@ def proxy_of(request: WrapRequest) -> Proxy | None:
     return net.proxy if isinstance(net, Proxied) else None
 
 
+def completed(request: WrapRequest) -> WrapRequest:
+    """Return a request with what Link's settings add to its routes; raise SpecError."""
+    proxy = proxy_of(request)
+    if proxy is None or not proxy.routes:
+        return request
+    return with_secret(_with_tools(request, proxy))
+
+
+def _with_tools(request: WrapRequest, proxy: Proxy) -> WrapRequest:
+    """Return a request whose tools are whole, though they came from what is listed."""
+    from sandbox.route import Tool
+
+    if not any(isinstance(route, Tool) for route in proxy.routes):
+        return request
+    from sandbox.tools import whole_argv
+
+    state = State(settings_folder())
+    above = ("unwalled",) if request.unwalled is not None else ("confinement", "net", "proxied")
+    routes = []
+    for at, route in enumerate(proxy.routes):
+        if isinstance(route, Tool):
+            place = Place((*above, "proxy", "routes", at, "argv"))
+            route = replaced(route, argv=whole_argv(route, state, place))
+        routes.append(route)
+    return _with_proxy(request, replaced(proxy, routes=tuple(routes)))
+
+
 def with_secret(request: WrapRequest) -> WrapRequest:
     """Return a request whose routes' addresses have a secret, where they carry one.
 
@@ -150,7 +177,10 @@ def with_secret(request: WrapRequest) -> WrapRequest:
     made = request.unwalled or request.confinement
     assert made is not None
     secret = kept_secret(State(settings_folder()), made.name) or new_key()
-    proxy = replaced(proxy, secret=secret)
+    return _with_proxy(request, replaced(proxy, secret=secret))
+
+
+def _with_proxy(request: WrapRequest, proxy: Proxy) -> WrapRequest:
     if request.unwalled is not None:
         return replaced(request, unwalled=replaced(request.unwalled, proxy=proxy))
     assert request.confinement is not None

@@ -568,6 +568,40 @@ def test_a_tool_s_token_comes_from_standard_input_or_a_file_and_is_kept(
     installed.run(ordinary, "tool", "remove", "far")
 
 
+def test_a_route_of_what_is_listed_has_its_fields_again(installed, ordinary, ordinary_folder):
+    link = f"{ordinary_folder}/lnk-sandbox"
+    with open(link, "w") as opened:
+        opened.write("#!/bin/sh\n")
+    os.chmod(link, 0o755)
+    words = [link, "sandbox", "mcp-remote", "https://tools.example.com/", "--header-file", "-"]
+    token = "Authorization: Bearer x-token-4d0c8f"
+    installed.run(ordinary, "tool", "add", "far", "--", *words, input=f"{token}\n")
+    listed = json.loads(installed.run(ordinary, "tool", "list", "--json").stdout)
+    proxy = {"upstream": "direct", "dir": f"{ordinary.home}/wire", "hosts": [],
+             "caller": "c" * 32, "routes": [{"kind": "tool", **listed}]}  # fmt: skip
+    confined = {"name": "box", "write": [], "read": [], "commands": "any",
+                "net": {"proxied": {"proxy": proxy, "ports": []}}}  # fmt: skip
+    unwalled = {"name": "bare", "proxy": proxy, "pointed": True}
+    asked = {"confinement.net.proxied": ("box", {"confinement": confined, "argv": ["true"]}),
+             "unwalled": ("bare", {"unwalled": unwalled, "argv": ["true"]})}  # fmt: skip
+    for name, request in asked.values():
+        done = installed.run(ordinary, "wrap", input=json.dumps(request))
+        assert done.returncode == 0, done.stderr
+        assert "4d0c8f" not in done.stdout
+        with open(f"{ordinary.home}/.lnk/sandbox/{name}.routes.json") as routes:
+            assert json.load(routes)["routes"][0]["argv"][-1] == token
+    installed.run(ordinary, "tool", "remove", "far")
+    for another in ([], [*words[:3], "https://other.example.com/", *words[4:]]):
+        if another:
+            installed.run(ordinary, "tool", "add", "far", "--", *another, input=f"{token}\n")
+        for place, (_, request) in asked.items():
+            done = installed.run(ordinary, "wrap", input=json.dumps(request))
+            said = f"{place}.proxy.routes[0].argv: isn't how far is defined by now; take it anew"
+            assert (done.returncode, done.stdout) == (2, "")
+            assert said in done.stderr
+    installed.run(ordinary, "tool", "remove", "far")
+
+
 def test_a_command_is_found_as_a_shell_finds_it(tmp_path):
     program = tmp_path / "p"
     program.write_text("#!/bin/sh\n")
