@@ -97,11 +97,23 @@ def _counts_in(said: dict[str, object]) -> dict[str, int]:
             if isinstance(usage := holder.get(name), dict):
                 for inner in (usage, *(usage.get(name) for name in _DETAILS)):
                     if isinstance(inner, dict):
-                        counts |= {key: n for key, n in inner.items() if _is_count(n)}
+                        counts |= {
+                            key: n for key, n in inner.items() if key in _NAMES and _is_count(n)
+                        }
     return counts
 
 
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_NAMES = frozenset(
+    {
+        "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+        "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens",
+        "prompt_cache_hit_tokens", "cache_write_tokens", "promptTokenCount",
+        "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount",
+        "cachedContentTokenCount",
+    }
+)  # fmt: skip
+"""All that is read: of a stream that goes on telling others, each would be kept."""
 
 
 def _is_count(value: object) -> bool:

@@ -38,9 +38,16 @@ _PATH = _SEGMENT + rb"(?:/" + _SEGMENT + rb")*"
 _QUERY = re.compile(rb"[!-\"$-~]*+")
 """No "#": what follows one is no part of a query, and readers differ on whose it is."""
 
-DROPPED = frozenset({b"accept-encoding", b"range", b"if-range"})
+DROPPED = frozenset({b"accept-charset", b"accept-encoding", b"range", b"if-range"})
 """An answer that is encoded, or of which a program chooses parts, could have the secret in it
 where nobody would find it: half of it in one part and half in the next."""
+_NO_ASCII = re.compile(
+    rb";\s*charset\s*=\s*[\"']?\s*(?:x-)?(?:cs)?"
+    rb"(?:utf-?(?:7|16|32)|ucs|unicode|iso-10646|ebcdic|scsu|bocu"
+    rb"|(?:ibm|cp)-?0?(?:37|500|1026|1047|114[0-9])\b)",
+    re.IGNORECASE,
+)
+"""A charset in which letters aren't written as in ASCII: an encoding as good as any other."""
 COOKIES = frozenset({b"set-cookie", b"set-cookie2"})
 PLAIN_ENCODING = (b"Accept-Encoding", b"identity")
 SHORT_CHARS = 8
@@ -192,6 +199,8 @@ class Scrub:
             raise BadAnswer("the service answered with a part, which wasn't asked for.")
         if any(value.lower() != b"identity" for value in head.get_all(b"content-encoding")):
             raise BadAnswer("the service encoded its answer, which wasn't asked for.")
+        if any(map(_NO_ASCII.search, head.get_all(b"content-type"))):
+            raise BadAnswer("the service answered in a charset that can't be looked through.")
         fields = tuple(self._field(each) for each in head.fields if self._passes(each[0]))
         return ResponseHead(head.version, head.status, self._without(head.reason), fields)
 

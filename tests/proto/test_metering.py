@@ -43,6 +43,14 @@ ANTHROPICS = {
 }
 
 
+def test_of_a_stream_no_count_is_kept_that_nobody_reads() -> None:
+    meter = Meter(Usage.CHAT, STREAM)
+    for number in range(100):
+        meter.feed(f'data: {{"usage": {{"x{number}": 1, "prompt_tokens": 2}}}}\n\n'.encode())
+    assert meter._counts == {"prompt_tokens": 2}
+    assert plain(Usage.CHAT, {"usage": {"x": 1}}) == UNMETERED
+
+
 def test_anthropics_three_parts_are_summed() -> None:
     due = Tokens(1, 0, 3210, 40, 3000, 200)
     assert plain(Usage.ANTHROPIC, {"type": "message", "usage": ANTHROPICS}) == due

@@ -197,6 +197,29 @@ def test_a_cookie_goes_nowhere() -> None:
     assert fields(answers(seen)[0])["x-a"] == "b"
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [b"text/plain; charset=utf-16", b'text/html;charset="UTF-16LE"', b"text/plain; charset=utf-32",
+     b"text/plain; x=y; CHARSET = utf-7", b"text/plain;charset=csUnicode",
+     b"text/plain; charset=IBM037", b"text/plain; charset=cp1140"],
+)  # fmt: skip
+def test_an_answer_whose_letters_are_no_ascii_is_refused(kind: bytes) -> None:
+    with pytest.raises(BadAnswer, match="charset"):
+        Scrub(TELEGRAM).head(ResponseHead((1, 1), 200, b"", ((b"Content-Type", kind),)))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [b"text/plain", b"text/plain; charset=utf-8", b"text/html; charset=iso-8859-1",
+     b"text/plain; charset=ibm850", b"text/plain; charset=shift_jis", b"x/ucs; y=utf-16"],
+)  # fmt: skip
+def test_any_other_charset_passes_and_none_is_asked_for(kind: bytes) -> None:
+    fields_in = ((b"Content-Type", kind),)
+    assert Scrub(TELEGRAM).head(ResponseHead((1, 1), 200, b"", fields_in)).fields == fields_in
+    seen = call(f"/telegram/bot{HOLDER}/getMe", said(), Accept_Charset="utf-16")
+    assert "accept-charset" not in fields(heard(seen)[0])
+
+
 def test_an_answer_that_cannot_be_looked_through_is_a_502() -> None:
     seen = call(f"/telegram/bot{HOLDER}/getMe", said(b"\x1f\x8b", Content_Encoding="gzip"))
     assert answers(seen)[0].status == 502
