@@ -41,8 +41,8 @@ THEIRS_MAX = 256
 """Requests of the server's that clients haven't answered."""
 USED_MAX = 100_000
 """Ids a server process is remembered to have seen; past that all are ours."""
-USED_MAX_CHARS = 64
-"""A longer one, as it is written, is made ours at once: all of them are remembered."""
+USED_MAX_CHARS = 1 << 20
+"""The most letters of all of them together, as they are written: one may have thousands."""
 START_S = 120.0
 """How long a server may take to answer `initialize`: a package runner installs it first."""
 PROBE_S = 5.0
@@ -137,6 +137,7 @@ class Server:
         self._spoilt: dict[Id, tuple[float, str]] = {}
         """Requests whose answer wasn't read: until when another may come, and what was wrong."""
         self._used: set[Id] = set()
+        self._used_chars = 0
         self._made = 0
         self._queue: list[Pending] = []
         """What waits until the process has been greeted, or has said what it speaks."""
@@ -285,9 +286,11 @@ class Server:
         """Return an id as it is where it was never used with this process, else one of ours."""
         mark = f"{kind} {wanted.text}" if isinstance(wanted, Number) else f"{kind} {wanted!r}"
         own = isinstance(wanted, str) and wanted.startswith(OWN)
-        if own or len(mark) > USED_MAX_CHARS or mark in self._used or len(self._used) >= USED_MAX:
+        full = len(self._used) >= USED_MAX or self._used_chars + len(mark) > USED_MAX_CHARS
+        if own or full or mark in self._used:
             return self._own_id()
         self._used.add(mark)
+        self._used_chars += len(mark)
         return wanted
 
     def _own_id(self) -> Id:

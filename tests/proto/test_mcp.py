@@ -245,15 +245,21 @@ def test_no_hint_is_kept_of_a_name_that_no_call_has():
     assert list(stage.hub._hints) == ["n" * 256]
 
 
-def test_a_long_id_is_made_ours_and_not_remembered():
+def test_long_ids_go_on_as_they_came_until_their_letters_are_too_many(monkeypatch):
+    monkeypatch.setattr(mcp_server, "USED_MAX_CHARS", 3000)
     stage = ready("f")
-    for id_ in ("\U000e0001" * 256, "x" * 100):
+    for id_, ours in (
+        ("\U000e0001" * 256, False),
+        ("x" * 256, False),
+        ("y" * 256, True),
+        (5, False),
+    ):
         call = stage.request("tools/call", CALL, id_=id_)
         sent = stage.take()["id"]
-        assert sent.startswith("link-")
+        assert sent == id_ or (ours and sent.startswith("link-"))
         stage.result(sent, {})
         assert stage.body(call)["id"] == id_
-    assert max(map(len, stage.hub._server._used)) <= mcp_server.USED_MAX_CHARS
+    assert sum(map(len, stage.hub._server._used)) <= mcp_server.USED_MAX_CHARS
 
 
 def test_a_request_whose_id_is_still_open_is_refused():
