@@ -40,7 +40,7 @@ def real_files() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     "path", list(real_files()), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
