@@ -74,7 +74,7 @@ def main(words: list[str]) -> int:
         raise UsageError("--spec and --policy are both given: write the one you mean.")
     folder = None
     unopened: list[str] = []
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # canaries go too
+    _end_in_good_order()
     try:
         if "--policy" in flags:
             from sandbox.cli.wrap import read_input
@@ -103,6 +103,13 @@ def main(words: list[str]) -> int:
         # A submodule's path is the choice of whoever made the repository.
         print("\n".join(map(one_line, lines(results, notes))))
     return 1 if any(word == "leaked" for _, word, _ in results) else 0
+
+
+def _end_in_good_order() -> None:
+    """Have what ends this process take away what it made first: canaries stand on the machine."""
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is not signal.SIG_IGN:  # nohup(1) asks for that
+            signal.signal(each, lambda number, _: sys.exit(128 + number))
 
 
 def read_request(data: bytes) -> Confinement:
