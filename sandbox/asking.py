@@ -305,9 +305,6 @@ def _in_front(terminal: int, question: Question, life: int) -> str:
     # What is typed is then ours alone, of all in its session.  Ctrl-C ends a line, a no.
     os.setpgid(0, 0)
     os.tcsetpgrp(terminal, os.getpid())
-    # The program may have stopped what is written to the terminal, as Ctrl-S does: whoever
-    # writes there then, or waits until all is written, waits for good.
-    termios.tcflow(terminal, termios.TCOON)
     plain = list(modes)
     plain[0] = termios.ICRNL
     plain[1] = termios.OPOST | termios.ONLCR
@@ -315,6 +312,9 @@ def _in_front(terminal: int, question: Question, life: int) -> str:
     plain[6] = list(plain[6])
     plain[6][termios.VEOL] = CTRL_C
     try:
+        # The program may have stopped what is written to the terminal, as Ctrl-S does: whoever
+        # writes there then, or waits until all is written, waits for good.
+        termios.tcflow(terminal, termios.TCOON)
         _set_modes(terminal, plain)
         _write(terminal, OWN_SCREEN, question, life)
         return _by_code(terminal, question, life)

@@ -185,7 +185,8 @@ class Answer:
         except OSError:
             self._refuse(502)
             return
-        self._port.close()
+        finally:
+            self._port.close()
         self._inside = Stream(
             self._loop, sock.detach(), on_data=self._inside_said, on_end=self._end
         )

@@ -19,14 +19,14 @@ class AtPort:
 
     def __init__(self) -> None:
         self.callback = Callback(8000, "/cb")
-        self.taken = False
+        self.taken = self.closed = False
         self.way, self.program = socket.socketpair()
 
     def inward(self) -> socket.socket:
         return self.way
 
     def close(self) -> None:
-        return
+        self.closed = True
 
     def over(self, _: Any) -> None:
         return
@@ -66,6 +66,22 @@ def test_the_code_comes_in_alone_and_text_alone_goes_out(said: bytes, shown: byt
         assert page.endswith(shown)
         assert page.count(b"HTTP/1.1 ") == 1
         assert b"192.168" not in page
+
+
+def test_where_nobody_can_be_reached_the_port_is_let_go_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(_: AtPort) -> socket.socket:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(AtPort, "inward", none)
+    loop, port = Loop(), AtPort()
+    browser, theirs = socket.socketpair()
+    with browser, port.program, port.way:
+        Answer(loop, theirs.detach(), port)  # type: ignore[arg-type]
+        browser.sendall(REQUEST)
+        turn(loop, lambda: port.closed)
+        assert browser.recv(4096).startswith(b"HTTP/1.1 502 ")
 
 
 def test_a_port_is_held_from_the_question_on_and_let_go_when_its_time_is_over() -> None:
