@@ -199,7 +199,9 @@ class ProxyBind(Table):
 
     name: str | None = key(NAME, "The sandbox's name, in the log.", default=None)
     wire: str | None = key(
-        PathTo("a folder"), "The folder of its log and flags; missing: none are kept.", default=None
+        PathTo("a folder"),
+        "The folder of its log and flags, in which tools work and questions wait; missing: none.",
+        default=None,
     )
     upstream: str = key(EXIT, 'How calls leave the machine: "direct", or another proxy.')
     host: tuple[str, ...] | None = key(

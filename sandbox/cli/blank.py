@@ -424,7 +424,7 @@ def read_bind(line: bytes) -> ProxyBind:
 def told_of(bind: ProxyBind, desktop: dict[str, str]) -> tuple[dict[str, Any], bytes | None]:
     """Return what a binding's proxy may know, and what its bridges alone may."""
     from sandbox.mounts import mount_of, needs_secret
-    from sandbox.route import Open
+    from sandbox.route import Open, Tool
     from sandbox.routes_file import text_of
 
     wire = bind.wire
@@ -450,6 +450,8 @@ def told_of(bind: ProxyBind, desktop: dict[str, str]) -> tuple[dict[str, Any], b
     opens = any(isinstance(each, Open) for each in bind.routes)
     if opens and not bind.desktop:
         raise SpecError("desktop", "is false, so no page can be opened; set it, or no open route")
+    if wire is None and any(isinstance(each, Open | Tool) for each in bind.routes):
+        raise SpecError("wire", "is missing; tools and pages ask, and tools work, in its folder")
     told["routes"] = {
         "mounts": [mount_of(each) for each in bind.routes],
         "caller": bind.caller,

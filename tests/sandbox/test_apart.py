@@ -387,6 +387,7 @@ def test_the_flags_of_its_binding_close_the_wire(
         assert answer(out).startswith(b"HTTP/1.1 503 The wire is stopped")
 
 
+ROUTED = {**BIND, "caller": CALLER, "url_secret": URL_SECRET}
 BAD_BINDS = [
     (b"\n", "is empty"),
     (b"treasure\n", "isn't JSON"),
@@ -411,6 +412,16 @@ BAD_BINDS = [
     ({**BIND, "routes": [{"kind": "local", "port": 1}] * 2, "caller": CALLER}, "routes[1].port: "),
     ({**BIND, "routes": [{"kind": "treasure"}], "caller": CALLER}, "routes[0].kind: "),
     ({**BIND, "wire": "/nonexistent/link"}, "/nonexistent/link"),
+    ({**ROUTED, "routes": [{"kind": "open"}], "desktop": True}, "wire: is missing; tools and p"),
+    (
+        {
+            **ROUTED,
+            "routes": [
+                {"kind": "tool", "name": "t", "argv": ["/bin/true"], "ask": "none", "allow": []}
+            ],
+        },
+        "wire: is missing; tools and pages",
+    ),
     (b'{"upstream": "direct", "upstream": "direct"}\n', "upstream: is given twice"),
 ]
 
@@ -578,7 +589,9 @@ def memory_of(pid: int) -> bytes:
 def test_a_page_is_opened_only_where_there_is_a_desktop() -> None:
     from sandbox.errors import SpecError
 
-    bind = ProxyBind(upstream="direct", routes=(Open(),), caller=CALLER, url_secret=URL_SECRET)
+    bind = ProxyBind(
+        upstream="direct", routes=(Open(),), caller=CALLER, url_secret=URL_SECRET, wire="/wire"
+    )
     with pytest.raises(SpecError, match="no page can be opened"):
         told_of(bind, {})
     keys = {**dump_table(bind), "desktop": True}
