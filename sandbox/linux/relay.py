@@ -339,6 +339,8 @@ def run(words: "list[str]", ready: int = -1) -> "NoReturn":
         main(words, ready)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "filename", None):
+            said = f"{error.filename}: {said}"  # type: ignore[union-attr]
         posix.write(2, f"lnk sandbox: the relay inside: {said}.\n".encode(errors="replace"))
     except KeyboardInterrupt:
         posix._exit(130)

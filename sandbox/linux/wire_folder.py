@@ -21,6 +21,8 @@ BACKLOG = 4096
 ADDRESS_MAX_BYTES = 107
 """Of a path socket's (unix(7)), its NUL left out."""
 O_PATH = 0o10000000
+MAKING_S = 10.0
+"""Longer than anybody takes from a socket's first name to its own."""
 
 
 class Shared:
@@ -168,13 +170,20 @@ def listen_at(folder: int, name: str, mode: int, group: int = -1) -> int:
 
 
 def _sweep(folder: int, name: str) -> None:
-    """Remove the sockets that processes have left beside a name which were killed making it."""
+    """Remove the sockets that processes have left beside a name which were killed making it.
+
+    One that is just being made isn't: its process may have its number in another namespace.
+    """
+    import time
+
+    old = time.time() - MAKING_S
     for left in posix.listdir(folder):
         start, dot, pid = left.rpartition(".")
         if start + dot != f".{name}." or not pid.isdecimal() or _is_there(f"/proc/{pid}"):
             continue
         try:
-            if posix.stat(left, dir_fd=folder, follow_symlinks=False).st_mode & KIND == SOCKET:
+            found = posix.stat(left, dir_fd=folder, follow_symlinks=False)
+            if found.st_mode & KIND == SOCKET and found.st_mtime < old:
                 posix.unlink(left, dir_fd=folder)
         except OSError:
             continue  # another has just removed it

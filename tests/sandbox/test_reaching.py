@@ -367,9 +367,18 @@ def test_host_has_no_wall_before_the_loopback_on_linux(
 
 
 def test_the_relay_is_a_command_of_its_own(installed: lnk.Installed, ordinary: lnk.Account) -> None:
-    done = installed.run(ordinary, "proxy-inside", "--also", "wire=1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "takes --also DIR=PORT" in done.stderr
+    for words, said in (
+        (["--also", "wire=1"], "--also 'wire=1' is no folder, in full, and a port: write --also"),
+        (["--also=/x=70000"], "--also '/x=70000' is no folder"),
+        (["--also"], "--also needs a value"),
+        ([], "proxy-inside reaches nothing: add --also DIR=PORT."),
+    ):
+        done = installed.run(ordinary, "proxy-inside", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"lnk sandbox: {said}")
+    done = installed.run(ordinary, "proxy-inside", "--also=/no/such=4000")
+    assert done.returncode == 125
+    assert done.stderr == "lnk sandbox: the relay inside: /no/such: No such file or directory.\n"
     assert "--also DIR=PORT" in installed.run(ordinary, "proxy-inside", "--help").stdout
 
 

@@ -54,17 +54,20 @@ def test_a_folder_that_is_not_there_is_made_its_user_s_alone_and_taken_away(
 def test_what_a_proxy_left_that_was_killed_while_it_made_its_socket_goes(tmp_path: Path) -> None:
     gone = 999_999_999
     tmp_path.chmod(ALONE)
-    for name in (f".{OUT}.{gone}", f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}"):
+    for name in (f".{OUT}.{gone}", f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}", f".{OUT}.{gone - 1}"):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind(str(tmp_path / name))
+        if not name.endswith(str(gone - 1)):  # that one may be being made just now
+            os.utime(tmp_path / name, (1, 1))
     (tmp_path / f".{OUT}.{gone + 1}").write_text("no socket")
-    kept = {f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}", f".{OUT}.{gone + 1}"}
+    kept = {f".{OUT}.1", f".{OUT}.x", f".{IN}.{gone}", f".{OUT}.{gone + 1}", f".{OUT}.{gone - 1}"}
     with opened(tmp_path) as folder:
         os.close(folder.listen())
         assert set(os.listdir(tmp_path)) == {OUT} | kept
     with opened(tmp_path / "made") as folder:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind(f"{folder.path}/.{OUT}.{gone}")
+            os.utime(f"{folder.path}/.{OUT}.{gone}", (1, 1))
         folder.take_over(made=True)
     assert not (tmp_path / "made").exists()
 
