@@ -25,12 +25,12 @@ def _spellings(part: bytes) -> Spelling:
     r"""Return the ways to write a part of a secret in ASCII, the longest first.
 
     Itself, behind a backslash (JSON's `\/` and `\"`), percent-encoded (RFC 3986 §2.1, and a
-    form's `+`), by JSON's number (RFC 8259 §7), by HTML's number or name.
+    form's `+`), by JSON's number (RFC 8259 §7), by HTML's number (PHP's in three digits) or name.
     """
     if part.isalnum():
         return (part,)
     number = part[0]
-    found = {part, b"\\" + part, b"&#%d;" % number}
+    found = {part, b"\\" + part, b"&#%d;" % number, b"&#%03d;" % number}
     for digits in _hex(number):
         found |= {b"%" + digits, b"\\u00" + digits, b"&#x" + digits + b";"}
     if part == b" ":

@@ -25,6 +25,7 @@ WAYS = (
     "".join(each if each.isalnum() else f"\\u{ord(each):04x}" for each in SECRET),
     SECRET.replace("/", "&#x2F;").replace("=", "&#61;"),
     "".join(each if each.isalnum() else f"&#{ord(each)};" for each in SECRET),
+    SECRET.replace(":", "&#058;").replace("=", "&#061;"),
 )
 
 
