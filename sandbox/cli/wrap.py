@@ -22,6 +22,8 @@ from sandbox.table import read_table, refuse_unbuilt, replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sandbox.linux.dot_mounts import Guard
     from sandbox.linux.facts import Facts
     from sandbox.linux.plan import Plan
@@ -60,16 +62,17 @@ def main(words: list[str]) -> int:
     if request.unwalled is not None:
         from sandbox.cli.wrap_apart import wrap_unwalled
 
-        return wrap_unwalled(request, explain="--explain" in flags)
+        return wrap_unwalled(request, explain="--explain" in flags, as_json="--json" in flags)
     proxy = proxy_of(request)
     if proxy is not None and proxy.hold:
         from sandbox.cli.wrap_apart import wrap_held
 
-        return wrap_held(request, explain="--explain" in flags)
+        return wrap_held(request, explain="--explain" in flags, as_json="--json" in flags)
     made, facts = planned(request)
     guards = dot_files(made)
     if "--explain" in flags:
-        print(explained(made, guards, as_json="--json" in flags))
+        text = explained(made, guards, as_json="--json" in flags)
+        print(without_secrets(text, () if proxy is None else (proxy.secret,)))
         return 0
     text = json.dumps(answer(made, facts, list(request.argv)))
     if made.logs:
@@ -247,6 +250,13 @@ def check_length(command: list[str], key: str) -> None:
     """Refuse a command that the kernel would refuse to start, whenever that is."""
     if sum(len(word.encode()) + 1 for word in command) > COMMAND_MAX_BYTES:
         raise SpecError(key, "is too long for a command line; name fewer hosts or folders")
+
+
+def without_secrets(text: str, secrets: Iterable[str | None]) -> str:
+    """Return what is shown of a plan, a word in each secret's place."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "<secret>")
+    return text
 
 
 def explained(made: Plan, guards: list[Guard], *, as_json: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from sandbox.cli.wrap import check_length, proxy_of, write
+from sandbox.cli.wrap import check_length, proxy_of, without_secrets, write
 from sandbox.errors import LaunchError
 from sandbox.linux import apart
 from sandbox.linux.own import find_own
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECRET_BYTES = 16
 
 
-def wrap_unwalled(request: WrapRequest, *, explain: bool) -> int:
+def wrap_unwalled(request: WrapRequest, *, explain: bool, as_json: bool) -> int:
     """Print the command that runs a program as it is under its proxy, or what that would do."""
     unwalled = request.unwalled
     assert unwalled is not None
@@ -29,13 +29,14 @@ def wrap_unwalled(request: WrapRequest, *, explain: bool) -> int:
     command, env = apart.before(unwalled, wire, find_own(), request.argv, secret)
     if explain:
         at = f"127.0.0.1:{unwalled.proxy.listen or 'a port that is free'}"
-        print(f"no wall: {unwalled.name} runs as it is, and nothing holds it to its proxy\n")
-        print(_explained(at, wire, env, {secret, unwalled.proxy.secret}))
+        what = f"no wall: {unwalled.name} runs as it is, and nothing holds it to its proxy"
+        text = _explained(what, at, wire, env, as_json=as_json)
+        print(without_secrets(text, (secret, unwalled.proxy.secret)))
         return 0
     return _print(request, "unwalled", unwalled.name, command, env, state)
 
 
-def wrap_held(request: WrapRequest, *, explain: bool) -> int:
+def wrap_held(request: WrapRequest, *, explain: bool, as_json: bool) -> int:
     """Print the command of a proxy that stands for sandboxes started apart, or what it would do."""
     confinement, proxy = request.confinement, proxy_of(request)
     assert confinement is not None
@@ -53,8 +54,9 @@ def wrap_held(request: WrapRequest, *, explain: bool) -> int:
     wire["serve"] = list(dict.fromkeys(proxy.serve))
     command, env = apart.alone(proxy, wire, find_own())
     if explain:
-        print(f"{confinement.name}: a proxy alone, for sandboxes that reach its folder\n")
-        print(_explained(f"{proxy.dir}/out.sock", wire, env, {proxy.secret}))
+        what = f"{confinement.name}: a proxy alone, for sandboxes that reach its folder"
+        text = _explained(what, f"{proxy.dir}/out.sock", wire, env, as_json=as_json)
+        print(without_secrets(text, (proxy.secret,)))
         return 0
     return _print(request, "confinement", confinement.name, command, env, state)
 
@@ -74,11 +76,12 @@ def _print(
 
 
 def _explained(
-    at: str, wire: dict[str, object], env: dict[str, str], secrets: set[str | None]
+    what: str, at: str, wire: dict[str, object], env: dict[str, str], *, as_json: bool
 ) -> str:
-    """Return the plan of a proxy without a sandbox, as a person reads it."""
+    """Return the plan of a proxy without a sandbox, as a person reads it, or as JSON."""
+    if as_json:
+        plan = {"plan": what, "environment": env, "listens": at, "proxy": wire}
+        return json.dumps(plan, indent=2)
     lines = [f"  {name}={value}" for name, value in env.items()] or ["  as it is"]
-    text = "\n".join(["environment", *lines, "", "proxy", f"  {at}"])
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "<secret>")
-    return "\n".join([text, *(f"  {name}: {value}" for name, value in wire.items())])
+    told = (f"  {name}: {value}" for name, value in wire.items())
+    return "\n".join([what, "", "environment", *lines, "", "proxy", f"  {at}", *told])

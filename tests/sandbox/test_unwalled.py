@@ -142,6 +142,30 @@ def test_a_plan_that_is_explained_shows_no_secret(
     assert "no wall" in done.stdout
     assert "lnk:<secret>@" in done.stdout
     assert not SECRET.search(done.stdout)
+    done = installed.run(who, "wrap", "--explain", "--json", input=request(["x"]))
+    plan = json.loads(done.stdout)
+    assert "lnk:<secret>@" in plan["environment"]["HTTPS_PROXY"]
+    assert (plan["listens"], plan["proxy"]["name"]) == ("127.0.0.1:a port that is free", "bare")
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+@pytest.mark.parametrize("hold", [False, True])
+def test_no_explained_plan_shows_the_secret_of_its_routes(
+    installed: lnk.Installed, ordinary: lnk.Account, hold: bool, flags: list[str]
+) -> None:
+    secret = "treasure4d0c8f0123"
+    proxy = {"upstream": "direct", "dir": f"{ordinary.home}/wire", "hosts": [], "hold": hold,
+             "caller": "caller-key-0123456789", "secret": secret,
+             "routes": [{"kind": "local", "port": 11434}]}  # fmt: skip
+    confinement = {"name": "box", "write": [], "read": [], "commands": "any",
+                   "net": {"proxied": {"proxy": proxy, "ports": []}}}  # fmt: skip
+    text = json.dumps({"confinement": confinement, "argv": ["x"]})
+    done = installed.run(ordinary, "wrap", "--explain", *flags, input=text)
+    assert done.returncode == 0, done.stderr
+    assert "/_link/s/<secret>/local/11434" in done.stdout
+    assert secret not in done.stdout
+    if flags:
+        assert isinstance(json.loads(done.stdout), dict)
 
 
 # -- how its program runs ---------------------------------------------------------------------
