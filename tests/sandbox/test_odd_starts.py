@@ -53,7 +53,7 @@ def test_a_signal_that_the_caller_ignores_ends_nothing(installed, who, name, key
     assert mask(running.pid, "SigIgn") & bit, "nobody hears of it: that needs no wait"
     assert not mask(running.pid, "SigBlk") & bit
     running.send_signal(signal.Signals[name])
-    out, _ = running.communicate("went on\n", timeout=20)
+    out, _ = running.communicate("went on\n", timeout=lnk.LONG_S)
     assert (running.returncode, out) == (0, "went on\n")
 
 

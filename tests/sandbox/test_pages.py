@@ -23,6 +23,7 @@ import pytest
 import sandbox.linux
 from tests.sandbox import lnk
 from tests.sandbox.test_apart import Standing, held
+from tests.sandbox.test_launcher import wait_for
 from tests.sandbox.test_tools import Person
 
 OPENED = """\
@@ -104,9 +105,12 @@ def test_each_page_is_asked_about_whole_and_what_is_shown_opens(
     assert [one["text"].split("\n")[2].strip() for one in person.asked] == [
         shown, "https://other.example/",
     ]  # fmt: skip
+    wait_for(lambda: opened(ordinary_folder) != [])
     assert opened(ordinary_folder) == [shown]
-    with open(f"{ordinary_folder}/fds") as fds:
-        assert fds.read().split() == ["0", "1", "2", "3"], "the last one is the listing's own"
+    fds = f"{ordinary_folder}/fds"
+    wait_for(lambda: os.path.exists(fds) and os.path.getsize(fds) > 0)
+    with open(fds) as file:
+        assert file.read().split() == ["0", "1", "2", "3"], "the last one is the listing's own"
 
 
 def test_without_the_key_there_is_no_way_to_open_a_page(installed, ordinary):
@@ -130,6 +134,7 @@ def test_a_sandbox_that_reaches_a_held_proxy_asks_for_pages_by_it(
     ):
         done = lnk.run(ordinary, made["argv"], environ={**led, **made["env"]})
     assert json.loads(done.stdout) == [[0, ""]], done.stderr
+    wait_for(lambda: opened(ordinary_folder) != [])
     assert opened(ordinary_folder) == [page]
 
 
@@ -145,6 +150,7 @@ def test_an_unwalled_program_asks_for_pages_by_its_proxy(installed, ordinary, or
     with Person(installed, ordinary, {"xn--bcher": "yes"}):
         done = lnk.run(ordinary, made["argv"], environ=environ)
     assert done.stdout == "200", done.stderr
+    wait_for(lambda: opened(ordinary_folder) != [])
     assert opened(ordinary_folder) == [page]
 
 

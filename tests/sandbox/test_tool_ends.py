@@ -36,7 +36,7 @@ time.sleep(1000)
 
 
 def until_gone(*pids: int) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + lnk.LONG_S
     while any(map(lives, pids)):
         assert time.monotonic() < until, [pid for pid in pids if lives(pid)]
         time.sleep(0.05)
