@@ -105,7 +105,7 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean …?)` where a known word is near, else nothing."""
     from sandbox.place import near  # only a refusal needs it
 
-    found = near(name, known)
+    found = near(name, known) if name.strip("-") else None
     return "" if found is None else f" (did you mean {found}?)"
 
 

@@ -297,7 +297,7 @@ def test_what_follows_two_hyphens_is_the_programs() -> None:
         (["--one", "--on"], "--one needs a value: write --one X."),
         (["--one", "1", "--one", "2"], "--one is given twice: give it once."),
         (["--on", "--on"], "--on is given twice: give it once."),
-        (["--onl"], "'--onl' is not one of its flags: --help lists them."),
+        (["--onl"], "'--onl' is not one of its flags (did you mean --on?): --help lists them."),
         (["stray"], "'stray' is not one of its flags: --help lists them."),
         (["--"], "'--' is not one of its flags: --help lists them."),
     ],
