@@ -152,7 +152,7 @@ def gather(
         proc_closed=tuple(p for name in PROC_CLOSED if _has_writable(p := "/proc/" + name, bits)),
         proc_masked=tuple(p for name in PROC_MASKED if os.path.isfile(p := "/proc/" + name)),
         authorities=own_authorities(),
-        userns_limit_writable=not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY,
+        userns_limit_writable=_is_limit_writable(),
         landlock=_landlock() if landlock or programs is not None else 0,
         paths={path: look_at(path) for path in [*named, home, state, default_settings(home)]},
         home_links=_links(told) if os.path.isabs(told) else (),
@@ -184,6 +184,13 @@ def _seals_memory() -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_limit_writable() -> bool:
+    try:
+        return not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY
+    except OSError:
+        return False  # a kernel without user namespaces, of which bubblewrap will tell
 
 
 def _landlock() -> int:

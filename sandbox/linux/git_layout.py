@@ -108,12 +108,15 @@ def _common(folder: str) -> str:
 
 
 def _line(path: str) -> str:
-    """Return the one line of a small file, empty where there is none to be read."""
+    """Return the one line of a small file, empty where there is none to be read.
+
+    It ends at a NUL, as C's texts do for git.
+    """
     try:
         data = read_file(path, LAYOUT_FILE_MAX_BYTES)
     except (PermissionError, Unreadable):
         return ""  # git can't read it either
-    return text_of(data.rstrip(b"\r\n")) if data else ""
+    return text_of(data.rstrip(b"\r\n").partition(b"\0")[0]) if data else ""
 
 
 def _is_head(path: str) -> bool:

@@ -54,6 +54,13 @@ def test_a_repository_is_found_by_its_folder_or_its_file(here, top):
     assert repository_at(here) is None
 
 
+def test_what_a_file_leads_to_ends_where_it_does_for_git(here, top):
+    os.rename(f"{top}/.git", f"{here}/real")
+    write(f"{top}/.git", "gitdir: ../real\0junk\n")
+    assert git_alone(top, "rev-parse", "--absolute-git-dir") == f"{here}/real\n"
+    assert repository_at(top).folder == f"{here}/real"
+
+
 def test_a_repository_by_a_link_is_one(here, top):
     os.rename(f"{top}/.git", f"{here}/moved")
     os.symlink("../moved", f"{top}/.git")

@@ -750,3 +750,13 @@ def test_a_name_that_others_chose_is_explained_on_its_line_alone():
     text = bubblewrap.explain(made, [(name, True, "a submodule's")])
     assert "  read only  /work/a/s\\x1b[31m\\n  closed     /home\\udce9  (a submodule's)" in text
     assert text.isascii()
+
+
+def test_a_kernel_without_user_namespaces_has_no_limit_of_them(monkeypatch):
+    """Whatever makes the sandbox then says why it can't; gathering facts is no place to fail."""
+
+    def gone(path):
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr(facts.os, "statvfs", gone)
+    assert facts._is_limit_writable() is False
