@@ -195,6 +195,8 @@ class _Looker:
         for path in self.reader.files:
             # A folder in a missing one's place would be an error to git; an empty file isn't.
             self._candidate(path, FILE, "git's settings")
+        for path in self.reader.templates:
+            self._candidate(path, FOLDER, "what git begins a repository with")
 
     def _settings_of(self, repository: Repository) -> None:
         common, folder = repository.common, repository.folder

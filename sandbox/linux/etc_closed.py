@@ -12,22 +12,41 @@ Imported at a start by root, so it imports no `os`.
 import posix
 
 from sandbox.linux.dot_mounts import Layout, inserted
+from sandbox.linux.walk import inside
 
 READ, READ_AND_SEARCH = 0o004, 0o005
 
 
-def mask(arguments: "list[str | list[str]]", within: str = "/etc/") -> "list[str | list[str]]":
+def mask(
+    arguments: "list[str | list[str]]", named: "list[str]", within: str = "/etc/"
+) -> "list[str | list[str]]":
     """Return bubblewrap's arguments with a mount over each entry that isn't everybody's to read.
 
-    within: what the folders that are looked through begin with.
+    named: what a key names stays as it is.  within: what the folders that are looked through
+    begin with.
     """
     folders = [
         str(arguments[at + 2])
         for at, one in enumerate(arguments)
         if one == "--ro-bind" and str(arguments[at + 2]).startswith(within)
     ]
-    mounts = {path: _over(path, is_folder) for one in folders for path, is_folder in closed_in(one)}
-    return inserted(arguments, Layout(arguments), mounts) if mounts else arguments
+    mounts: dict[str, list[str | list[str]]] = {}
+    ends: list[str | list[str]] = []
+    for path, is_folder in [found for one in folders for found in closed_in(one)]:
+        if any(inside(path, one) for one in named):
+            continue
+        if is_folder:
+            # What is named in it is mounted behind it, and has to be reached.
+            perms = "0711" if any(inside(one, path) for one in named) else "0000"
+            mounts[path] = ["--perms", perms, "--tmpfs", path]
+            ends += ["--remount-ro", path]
+        else:
+            # Mounted without devices, so that it can't be opened.
+            mounts[path] = ["--ro-bind", "/dev/null", path]
+    if not mounts:
+        return arguments
+    made = inserted(arguments, Layout(arguments), mounts)
+    return [*made[:-2], *ends, *made[-2:]]  # the root is made read only last
 
 
 def closed_in(folder: str) -> "list[tuple[str, bool]]":
@@ -50,9 +69,3 @@ def closed_in(folder: str) -> "list[tuple[str, bool]]":
                 elif is_folder:
                     waiting.append(entry.path)
     return found
-
-
-def _over(path: str, is_folder: bool) -> "list[str | list[str]]":
-    if is_folder:
-        return ["--perms", "0000", "--tmpfs", path, "--remount-ro", path]
-    return ["--ro-bind", "/dev/null", path]  # mounted without devices, so it can't be opened

@@ -1,7 +1,8 @@
 """Git's settings, read by a parser of our own, bounded: git never runs on them outside (R3).
 
 What is asked of them is little: which hooks folder they name (`core.hooksPath`), which
-files they include, and where the work tree is.  A condition (`includeIf`) counts as
+files they include, where the work tree is, and what a new repository begins with
+(`init.templateDir`: its hooks and settings are copied).  A condition (`includeIf`) counts as
 met, for it may be met when git runs.
 
 The syntax is git-config(1)'s as git's own reader takes it, byte for byte: a file that git
@@ -160,12 +161,14 @@ def _error(text: bytes, at: int) -> GitConfigError:
 class Reader:
     """Reads settings and all that they include, within one budget.
 
-    home: what `~/` stands for.  files: every file looked for so far, there or not.
+    home: what `~/` stands for.  files: every file looked for so far, there or not.  templates:
+    the folders from which repositories are begun, as far as they are named in full.
     """
 
     def __init__(self, home: str) -> None:
         self.home = home
         self.files: dict[str, None] = {}
+        self.templates: dict[str, None] = {}
         self._left = TOTAL_MAX_BYTES
 
     def read(self, path: str) -> "tuple[list[str], list[str]]":
@@ -192,6 +195,8 @@ class Reader:
                     hooks.append(text)
                 elif name == b"core.worktree":
                     trees.append(text)
+                elif name == b"init.templatedir" and text.startswith("/"):
+                    self.templates[text] = None
                 elif _is_include(name):
                     waiting.append(joined(path.rpartition("/")[0], text))
         return hooks, trees

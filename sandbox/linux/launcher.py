@@ -131,7 +131,7 @@ def _started(
     if posix.geteuid() == 0:
         from sandbox.linux.etc_closed import mask as mask_closed
 
-        kept.arguments = mask_closed(kept.arguments)
+        kept.arguments = mask_closed(kept.arguments, kept.checks)
     held = _hold(kept)
     try:
         sandbox = Sandbox(kept, [path, *argv[1:]], environ, here, held)

@@ -37,12 +37,16 @@ def joins(host: str, port: int) -> None:
 
 
 def connects_unix(path: str) -> None:
-    """Connect to a unix socket, of any of the three kinds; `@` stands for an abstract name."""
+    """Connect to a unix socket, of any of the three kinds; a first `@` stands for an abstract name.
+
+    (One further on is of the path: OpenSSH's sockets are named by user and host.)
+    """
+    address = f"\0{path[1:]}" if path.startswith("@") else path
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
         with socket.socket(socket.AF_UNIX, kind) as made:
             made.settimeout(CONNECT_S)
             try:
-                made.connect(path.replace("@", "\0", 1))
+                made.connect(address)
             except OSError as error:
                 if error.errno != errno.EPROTOTYPE:
                     raise

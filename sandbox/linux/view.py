@@ -354,8 +354,11 @@ class View:
         same = {READ: (READ, SYSTEM), WRITE: (WRITE,)}
         for path, mount in sorted(self.table.items()):
             held = self.nearest(path)
-            if held is not None and held.how in same.get(mount.how, ()):
-                del self.table[path]
+            if held is None or held.how not in same.get(mount.how, ()):
+                continue
+            if held.how == SYSTEM and inside(path, "/etc"):
+                continue  # root's start closes there what isn't named (`etc_closed`)
+            del self.table[path]
 
     def _pin(self) -> None:
         """Pin the folders above what is closed inside a writable one.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.cli import check
-from sandbox.linux import prober
+from sandbox.linux import prober, tries_network
 from sandbox.linux.landlock import SCOPE_ABI, abi
 from sandbox.linux.values import replaced
 from tests.sandbox import lnk, projects
@@ -520,3 +520,17 @@ def test_a_name_that_others_chose_stays_on_its_line(installed, who, folder, tmp_
     done = installed.run(who, "check", "--policy", input=json.dumps({"confinement": request}))
     assert f"move {folder}/s\\x1b[31m\\nblocked  all/.git away" in done.stdout, done.stderr
     assert "\x1b" not in done.stdout
+
+
+def test_a_socket_whose_path_has_an_at_sign_is_connected_to(tmp_path):
+    """Else it would be blocked by another path's being none, mask or no mask."""
+    path = str(tmp_path / "me@host:22")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path)
+        made.listen()
+        assert tries_network.connects_unix(path) is None
+    abstract = f"lnk-test-{os.getpid()}@x"
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"\0{abstract}")
+        made.listen()
+        assert tries_network.connects_unix(f"@{abstract}") is None

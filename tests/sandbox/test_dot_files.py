@@ -156,6 +156,17 @@ def test_a_persons_own_settings_count_too(repository, plain):
     assert found == {**USUAL, ".githooks": "folder", "dots/more": "file"}
 
 
+def test_what_git_begins_a_repository_with_is_closed(plain):
+    """Its hooks are copied into each new one, and so are its settings."""
+    mine = write(f"{os.path.dirname(plain)}/mine", "[init]\ntemplateDir = ~/git/template\n")
+    found = closed(plain, settings=(mine,), home=plain)
+    assert found["git/template"] == "folder"
+    os.makedirs(f"{plain}/git/template/hooks")
+    assert closed(plain, settings=(mine,), home=plain)["git/template"] == "there"
+    write(f"{os.path.dirname(plain)}/mine", "[init]\ntemplateDir = git/template\n")
+    assert "git/template" not in closed(plain, settings=(mine,), home=plain), "from anywhere"
+
+
 def test_a_persons_own_settings_that_lie_in_the_folder_are_closed(plain):
     """Also by a link: many keep their dot files in a repository."""
     found = closed(plain, settings=(f"{plain}/gitconfig",))

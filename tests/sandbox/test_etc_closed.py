@@ -7,6 +7,7 @@ import os
 import pytest
 
 from sandbox.linux.etc_closed import closed_in, mask
+from sandbox.linux.etc_files import COPIES_MAX
 from tests.sandbox import lnk
 
 
@@ -25,6 +26,9 @@ def settings(tmp_path) -> str:
             file.write(f"of {path}")
         os.chmod(f"{folder}/{path}", mode)
     os.symlink("key", f"{folder}/link")
+    for number in range(COPIES_MAX):  # more than are copied one by one
+        with open(f"{folder}/{number}", "w"):
+            os.chmod(f"{folder}/{number}", 0o644)
     return folder
 
 
@@ -41,20 +45,36 @@ def test_what_is_no_folder_holds_nothing(settings):
 
 def test_each_has_a_mount_behind_the_one_that_shows_it(settings):
     before = ["--ro-bind", "/usr", "/usr", "--ro-bind", settings, settings]
-    made = mask([*before, "--remount-ro", "/"], within=f"{settings}")
+    made = mask([*before, "--remount-ro", "/"], [], within=settings)
     assert made[: len(before)] == before
-    assert made[-2:] == ["--remount-ro", "/"]
-    over = made[len(before) : -2]
-    assert over[:3] == ["--ro-bind", "/dev/null", f"{settings}/groups"]
-    shut = over.index(f"{settings}/shut")
-    assert over[shut - 3 : shut + 3] == [
-        "--perms", "0000", "--tmpfs", f"{settings}/shut", "--remount-ro", f"{settings}/shut",
+    assert made[len(before) :] == [
+        "--ro-bind", "/dev/null", f"{settings}/groups", "--ro-bind", "/dev/null", f"{settings}/key",
+        "--perms", "0000", "--tmpfs", f"{settings}/listed",
+        "--perms", "0000", "--tmpfs", f"{settings}/shut",
+        "--ro-bind", "/dev/null", f"{settings}/open/key",
+        *(word for name in order(settings) for word in ("--remount-ro", name)), "--remount-ro", "/",
     ]  # fmt: skip
+
+
+def order(settings: str) -> list[str]:
+    """Return the closed folders in the order in which they are found."""
+    return [path for path, is_folder in closed_in(settings) if is_folder]
+
+
+def test_what_is_named_stays_as_it_is(settings):
+    arguments = ["--ro-bind", settings, settings, "--remount-ro", "/"]
+    named = [f"{settings}/key", f"{settings}/shut/plain", f"{settings}/open"]
+    made = mask(arguments, named, within=settings)
+    assert f"{settings}/key" not in made
+    assert f"{settings}/open/key" not in made
+    shut = made.index(f"{settings}/shut")
+    assert made[shut - 3 : shut] == ["--perms", "0711", "--tmpfs"]
+    assert mask(arguments, [settings], within=settings) is arguments
 
 
 def test_nothing_is_added_where_all_may_be_read(settings):
     arguments = ["--ro-bind", f"{settings}/open/plain", f"{settings}/open/plain"]
-    assert mask(arguments, within=settings) is arguments
+    assert mask(arguments, [], within=settings) is arguments
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="as root it would be read by ownership")
@@ -69,3 +89,16 @@ def test_root_reads_no_private_key_beside_the_certificates(installed, people, se
     done = lnk.run(root, [*own, *command])
     assert done.stdout.split("\n") == ["of plain", *[""] * len(names)], done.stderr
     assert done.stderr.count("\n") == len(names) - 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as root it would be read by ownership")
+def test_root_reads_there_what_it_names(installed, people, settings):
+    root = people["root"]
+    at = "/etc/ssl/certs"
+    script = f'mount --bind {settings} {at} && exec "$@"'
+    named = [word for name in ("key", "shut/plain") for word in ("--read", f"{at}/{name}")]
+    reads = ["cat", f"{at}/key", f"{at}/shut/plain", f"{at}/open/key"]
+    words = installed.argv("run", "--yes", *named, "--", *reads)
+    done = lnk.run(root, ["unshare", "--mount", "sh", "-c", script, "sh", *words])
+    assert done.stdout == "of keyof shut/plain"
+    assert f"{at}/open/key: Permission denied" in done.stderr
