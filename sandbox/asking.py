@@ -520,7 +520,7 @@ def _question(state: State, name: str) -> dict[str, Any] | None:
         return None
     match one:
         case {
-            "id": str(), "sandbox": str(), "text": str(), "pid": int(),
+            "id": str(), "sandbox": str(), "text": str(), "pid": int(), "launcher": int(),
             "asked": int() | float(), "until": int() | float(),
         }:  # fmt: skip
             return dict(one)

@@ -99,7 +99,7 @@ def _typed(whole: str, until: float) -> bool | None:
 
     from sandbox import asking
 
-    terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    terminal = _terminal()
     try:
         # A page at a time: the beginning of a long one would have gone by unseen.
         *pages, last = asking.pages_of(whole, *asking.size_of(terminal))
@@ -116,6 +116,15 @@ def _typed(whole: str, until: float) -> bool | None:
     print(f"Allow it? ({until - time.monotonic():.0f} s left) [y/N] ", end="", flush=True)
     said = _line(until)
     return None if said is None else said in (b"y", b"yes")
+
+
+def _terminal() -> int:
+    """Open the terminal anew: this session's, else the one that is standard input."""
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open("/dev/tty", flags)
+    except OSError:
+        return os.open("/dev/fd/0", flags)
 
 
 def _line(until: float) -> bytes | None:

@@ -542,8 +542,8 @@ def test_two_minutes_without_an_answer_are_a_no_whoever_asks(monkeypatch, state,
 
 
 def waits(name: str, asked: float, until: float, pid: int) -> bytes:
-    times = {"asked": asked, "until": until}
-    return json.dumps({"id": name, "sandbox": "box", "text": TEXT, "pid": pid, **times}).encode()
+    told = {"id": name, "sandbox": "box", "text": TEXT, "pid": pid, "launcher": 0}
+    return json.dumps({**told, "asked": asked, "until": until}).encode()
 
 
 def test_no_more_questions_wait_on_a_machine_than_a_bound(monkeypatch, state, life):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import IO
 
@@ -445,3 +446,28 @@ def test_a_script_whose_interpreter_is_gone_is_told_so(tmp_path: Path) -> None:
     done = started(words, tmp_path)
     assert done.returncode == 127
     assert done.stderr == f"lnk sandbox: {script}: the interpreter that it names isn't there.\n"
+
+
+def test_a_question_is_answered_on_a_terminal_that_is_no_session_s(
+    state: State, tmp_path: Path
+) -> None:
+    told = {"id": "abcde", "sandbox": "box", "text": "open a page", "pid": os.getpid()}
+    told |= {"launcher": 0, "asked": 1.0, "until": time.time() + 60}
+    state.write(json.dumps(told).encode(), "questions", "abcde.json")
+    ours, its = os.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", START, "answer"],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={"LNK_HOME": state.settings, "HOME": str(tmp_path)},
+        start_new_session=True,
+    )
+    os.close(its)
+    said = b""
+    while b"[y/N] " not in said:
+        said += os.read(ours, 4096)
+    os.write(ours, b"y\n")
+    assert child.wait() == 0
+    os.close(ours)
+    assert state.read("questions", "abcde.answer") == b"yes"
