@@ -52,7 +52,10 @@ class Dialling:
         once: on this machine's own network it has mostly finished by then.
         """
         while True:
+            begins = bool(self._left) and now >= self.next_at
             for attempt in tuple(self.attempts):
+                if begins:  # after a stall, a timer may come before the edges it was late with
+                    attempt[1].writable = True
                 if self._has_won(attempt, now):
                     return attempt
             if not self._left or now < self.next_at:

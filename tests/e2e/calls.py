@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.sandbox import lnk
 
 
 class Made(NamedTuple):
@@ -42,3 +46,22 @@ def made(log: Iterable[Mapping[str, Any]]) -> list[Made]:
 def counts(log: Iterable[Mapping[str, Any]], verb: str = "connect") -> list[tuple[int, int]]:
     """Return the bytes up and down of each call of a kind, in the order in which they began."""
     return [(each.up, each.down) for each in made(log) if each.verb == verb]
+
+
+class Logged:
+    """What the wires of a person's runs have logged since this was made."""
+
+    def __init__(self, who: lnk.Account) -> None:
+        self._folder = Path(who.home, ".lnk/sandbox/log")
+        self._before = self._sizes()
+
+    def _sizes(self) -> dict[Path, int]:
+        return {path: path.stat().st_size for path in self._folder.glob("run-*.jsonl")}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines; a number of a process may come again, and its log goes on."""
+        return [
+            json.loads(line)
+            for path in self._sizes()
+            for line in path.read_bytes()[self._before.get(path, 0) :].splitlines()
+        ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.e2e import run_indexes
 
 MACHINE = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
 OLD, NEW = "22.20.0", "24"
@@ -51,13 +52,10 @@ def nodes(open_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
     packed = tmp_path_factory.mktemp("packed")
     node = f"node-linux-{MACHINE}"
     wanted = [f"{node}@{OLD}", f"{node}@{NEW}", "npm@11", "undici@6"]
-    ran = subprocess.run(
-        ["npm", "pack", "--json", *wanted], cwd=packed, check=True, capture_output=True,
-        timeout=170,
-    )  # fmt: skip
+    told = run_indexes.get("npm", "pack", "--json", *wanted, cwd=packed)
     into = (f"{made.folder}/old", f"{made.folder}/new", made.npm, f"{made.modules}/undici")
     only = ("bin/node", "bin/node", "", "")
-    for about, folder, part in zip(json.loads(ran.stdout), into, only, strict=True):
+    for about, folder, part in zip(json.loads(told), into, only, strict=True):
         unpack(packed / about["filename"], folder, part)
         (packed / about["filename"]).unlink()
     return made

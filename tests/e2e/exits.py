@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,9 @@ from tests.net.namespaces import Network
 
 USER, PASSWORD = "someone", "treasure-7f3a"
 SQUID, MICROSOCKS = "/usr/sbin/squid", "microsocks"
-READY_S = 40
+READY_S = 120
+PORTS = itertools.count(20_000)
+"""Below the kernel's ephemeral ports, so that nobody else comes by one meanwhile."""
 SQUID_CONF = """\
 http_port 127.0.0.1:{port}
 pid_filename {folder}/pid
@@ -46,18 +50,27 @@ class Exit:
     folder: Path
 
     def asked(self) -> str:
-        """Return what squid has logged of the calls it was asked for."""
+        """Return what squid has logged of the calls it was asked for: a line at the end of each."""
         path = self.folder / "access.log"
         return path.read_text() if path.exists() else ""
 
+    def asked_for(self, what: str) -> str:
+        """Return the same once it has `what`."""
+        until = time.monotonic() + READY_S
+        while what not in (text := self.asked()):
+            assert time.monotonic() < until, text
+            time.sleep(0.05)
+        return text
+
 
 def free_port(network: Network) -> int:
-    """Return a port of the client side's loopback that nobody has."""
+    """Return a port of the client side's loopback that nobody has, nor will have unasked."""
 
     def find() -> int:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port: int = taken.getsockname()[1]
-            return port
+        while True:
+            port = next(PORTS)
+            with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                return port
 
     return network.on_client_side(find)
 
@@ -118,10 +131,10 @@ def _running(network: Network, argv: list[str], port: int) -> Iterator[None]:
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(READY_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(20)
+            process.wait(READY_S)
 
 
 def _accepts(port: int) -> bool:

@@ -59,12 +59,12 @@ def install(folder: str) -> Sdks:
     """Get the clients from the indexes that pip and npm are set up with."""
     made = Sdks(folder)
     run_indexes.install(folder, made.packages, *PYTHON_SDKS)
-    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *NODE_SDKS]
-    subprocess.run(npm, check=True, cwd=folder, timeout=170)
+    npm = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder)
+    run_indexes.get(*npm, *NODE_SDKS, cwd=folder)
     for path in HERE.iterdir():
         if path.is_file():
             shutil.copy(path, folder)
-    subprocess.run(["chmod", "-R", "a+rX", folder], check=True, timeout=60)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True, timeout=150)
     return made
 
 
@@ -118,7 +118,7 @@ class Providers:
         path = f"/usr/sbin:/sbin:{lnk.PATH}"
         return subprocess.run(
             argv, env={**who.environ, **environ, "PATH": path}, cwd=cwd,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
 
 

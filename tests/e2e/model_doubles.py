@@ -49,7 +49,9 @@ class Double:
         head, _, body = connection.until(b"\r\n\r\n").partition(b"\r\n\r\n")
         length = int((re.search(rb"(?i)\r\ncontent-length: (\d+)", head) or [b"", b"0"])[1])
         while len(body) < length:
-            body += connection.recv()
+            if not (data := connection.recv()):
+                return  # it left: there is nobody to answer
+            body += data
         self.calls.append((head, json.loads(body) if body else {}))
         self._answer(connection, head, json.loads(body) if body else {})
 

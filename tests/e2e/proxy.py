@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from tests.net.namespaces import Network
 
 LNK = Path(sys.executable).parent / "lnk"
 SHELLS = ("uvloop", "trio")
+SOON_S = 60.0
+"""Longer than anything here takes: only a fault waits for it."""
+CLIENT_S = 150.0
+"""The same for a whole client, such as npm."""
 
 
 class Proxy:
@@ -58,15 +63,24 @@ class Proxy:
         return Path(self._stderr.name).read_text()
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the lines of its log so far."""
+        """Return the lines of its log so far, but for one that is being written."""
         path = self.logs / "test.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def ended_log(self, calls: int = 1) -> list[dict[str, Any]]:
+        """Return its log once so many calls have had their last line: it comes after the bytes."""
+        until = time.monotonic() + SOON_S
+        while sum(line["verdict"] == "ended" for line in self.log()) < calls:
+            assert time.monotonic() < until, self.log()
+            time.sleep(0.02)
+        return self.log()
 
     def connect(self) -> socket.socket:
         """Return a connection to the proxy, made where its clients are."""
 
         def make() -> socket.socket:
-            return socket.create_connection(("127.0.0.1", self.port), 20)
+            return socket.create_connection(("127.0.0.1", self.port), SOON_S)
 
         return self.network.on_client_side(make) if self.network else make()
 
@@ -95,7 +109,9 @@ class Proxy:
         urls = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), self.url)
         return {**kept, "HOME": self._folder.name, **urls, "NODE_USE_ENV_PROXY": "1", **more}
 
-    def run(self, *argv: str, timeout: float = 60, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str, timeout: float = CLIENT_S, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a client beside the proxy, with the environment that points at it."""
         command = self.network.argv(*argv) if self.network else list(argv)
         return subprocess.run(
@@ -106,7 +122,8 @@ class Proxy:
     def lnk(self, *words: str) -> str:
         """Run `lnk sandbox <words>` as the person whose settings it has; return what it prints."""
         done = subprocess.run(
-            [str(LNK), "sandbox", *words], capture_output=True, text=True, timeout=60, check=True,
+            [str(LNK), "sandbox", *words],
+            capture_output=True, text=True, timeout=SOON_S, check=True,
             env={"LNK_HOME": str(self.state), "HOME": self._folder.name, "PATH": os.defpath},
         )  # fmt: skip
         return done.stdout
@@ -115,7 +132,7 @@ class Proxy:
         """End the process in good order; return its exit status.  Its files stay."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
+        return self.process.wait(SOON_S)
 
     def close(self) -> int:
         """End it in good order; return its exit status."""
@@ -123,8 +140,8 @@ class Proxy:
             status = self.end()
         except subprocess.TimeoutExpired:
             self.process.kill()
-            status = self.process.wait(10)
-            raise AssertionError("the proxy did not end within ten seconds") from None
+            status = self.process.wait(SOON_S)
+            raise AssertionError("the proxy did not end within a minute") from None
         finally:
             for stream in (self.process.stdin, self.process.stdout):
                 if stream is not None:

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -91,6 +92,8 @@ http {{
 }}
 """
 
+LAST = b"GET /last HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
+WRITTEN_S = 60.0
 _NGINX_LINE = re.compile(r'(\S+) (\d+) "(.*?)" "(.*?)" "(.*?)" "(.*?)"')
 _HEX = re.compile(rb"\\x([0-9A-F]{2})")
 
@@ -128,7 +131,7 @@ class RealReader:
         """
         number = next(self._numbers)
         ours = f"127.1.{number >> 8}.{number & 255}"
-        with socket.create_connection(self.address, 30, (ours, 0)) as sock:
+        with socket.create_connection(self.address, 60, (ours, 0)) as sock:
             sock.sendall(data)
             answer = b""
             # A request behind the first would have come with it, and is answered too before
@@ -142,16 +145,27 @@ class RealReader:
         return ours, statuses_of(answer)
 
     def seen(self) -> dict[str, list[Seen]]:
-        """Return what the server has seen, by the client's address."""
-        seen: dict[str, list[Seen]] = {}
-        for peer, request in self._lines(self._log.read_bytes()):
-            seen.setdefault(peer, []).append(request)
-        return seen
+        """Return what the server has seen, by the client's address.
+
+        nginx may write a line after it has answered and closed.  A last request of ours is
+        behind all of them; once that is there, they are.
+        """
+        last, _ = self.exchange(LAST, whole=True)
+        until = monotonic() + WRITTEN_S
+        while True:
+            seen: dict[str, list[Seen]] = {}
+            whole, _, _ = self._log.read_bytes().rpartition(b"\n")
+            for peer, request in self._lines(whole):
+                seen.setdefault(peer, []).append(request)
+            if last in seen:
+                return seen
+            assert monotonic() < until, "the last request is never written down"
+            sleep(0.02)
 
     def stop(self) -> None:
         """End the server."""
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=60)
 
 
 def statuses_of(answer: bytes) -> list[int]:

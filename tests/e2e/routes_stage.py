@@ -99,7 +99,7 @@ class Outside:
         """Run a command there to its end."""
         started = self.start(who, argv, given, **more)
         try:
-            out, err = started.communicate(timeout=100)
+            out, err = started.communicate(timeout=300)
         finally:
             started.kill()
         return subprocess.CompletedProcess(argv, started.returncode, out, err)
@@ -175,7 +175,7 @@ def python_packages(folder: str, *names: str) -> str:
     """Get packages from the index that pip is set up with, for everybody; return their folder."""
     target = f"{folder}/packages"
     run_indexes.install(folder, target, *names)
-    subprocess.run(["chmod", "-R", "a+rX", folder], check=True, timeout=60)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True, timeout=150)
     return target
 
 

@@ -138,7 +138,7 @@ def java_store(pem: str) -> bytes:
         put(folder, "ca.pem", pem)
         words = ["-noprompt", "-storepass", "changeit", "-file", "ca.pem", "-keystore", "made"]
         subprocess.run(["keytool", "-importcert", *words], cwd=folder, check=True,
-                       capture_output=True, timeout=60)  # fmt: skip
+                       capture_output=True, timeout=150)  # fmt: skip
         with open(f"{folder}/made", "rb") as store:
             return store.read()
 
@@ -221,7 +221,7 @@ class Box:
         call: Call,
         hosts: Sequence[str],
         *,
-        timeout: float = 110,
+        timeout: float = 300,
     ) -> subprocess.CompletedProcess[str]:
         """Run a call in a sandbox that writes `folder`, where it stands, and reaches `hosts`."""
         flags = ["--yes", "--write", folder]

@@ -12,6 +12,10 @@ from urllib.parse import urlsplit
 from tests.e2e.run_clients import FETCH, Call
 from tests.sandbox import lnk
 
+INDEX_S = 600.0
+"""Longer than an index takes that answers at all, however slowly."""
+ASKED_AT_MOST = 3
+"""An index of the world's that fails is asked again: it isn't what is tested."""
 HOSTS_SCRIPT = os.path.join(lnk.REPOSITORY, ".ci", "index_hosts.py")
 
 
@@ -39,17 +43,35 @@ def environment_with_pip(folder: str) -> str:
     """Make a virtual environment with the pip that Python brings; return its pip."""
     subprocess.run(
         [lnk.public_python(), "-I", "-m", "venv", folder], check=True, capture_output=True,
-        timeout=120,
+        timeout=INDEX_S,
     )  # fmt: skip
     return os.path.join(folder, "bin", "pip")
 
 
+def got(ask: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:
+    """Return how a command ended that gets something from an index, once one has ended well."""
+    for _ in range(ASKED_AT_MOST):
+        done = ask()
+        if done.returncode == 0:
+            break
+    return done
+
+
+def get(*argv: str, cwd: str | os.PathLike[str] | None = None) -> str:
+    """Run a command that gets something from an index; return what it prints."""
+    done = got(
+        lambda: subprocess.run(
+            argv, cwd=cwd, capture_output=True, text=True, timeout=INDEX_S, check=False
+        )
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def uv_in(folder: str) -> str:
     """Put uv in a folder, from the package index; return its path."""
-    subprocess.run(
-        [sys.executable, "-I", "-m", "pip", "install", "-q", "--no-deps", "--target", folder, "uv"],
-        check=True, capture_output=True, timeout=170,
-    )  # fmt: skip
+    pip = (sys.executable, "-I", "-m", "pip", "install", "-q", "--no-deps")
+    get(*pip, "--target", folder, "uv")
     return os.path.join(folder, "bin", "uv")
 
 
@@ -57,12 +79,12 @@ def install(folder: str, target: str, *packages: str) -> None:
     """Get packages for everybody's Python from the index pip is set up with (uv in folder)."""
     asked = subprocess.run(
         [sys.executable, "-I", "-m", "pip", "config", "get", "global.index-url"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
     index = ["--default-index", asked.stdout.strip()] if asked.returncode == 0 else []
     argv = [uv_in(f"{folder}/uv"), "pip", "install", "-q", *index]
     into = ["--python", lnk.public_python(), "--target", target]
-    subprocess.run([*argv, *into, *packages], check=True, timeout=170)
+    get(*argv, *into, *packages)
 
 
 def indexes(pip: str, uv: str, who: lnk.Account) -> Indexes:

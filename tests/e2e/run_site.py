@@ -31,7 +31,7 @@ def git_repository(folder: Path) -> dict[str, bytes]:
 
     def git(*words: str, cwd: Path) -> None:
         environ = {**os.environ, **quiet, **nobody}
-        subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, timeout=30)
+        subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, timeout=150)
 
     work.mkdir()
     git("init", "-q", "-b", "main", cwd=work)

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.net.namespaces import Network
 
 PORT = 22
-START_S = 20
+START_S = 120
 
 ALLOWED = (
     'case "$SSH_ORIGINAL_COMMAND" in '
@@ -44,7 +44,7 @@ def sshd(network: Network, address: str, folder: Path) -> Iterator[Path]:
     """Run sshd; give the private key that it lets in."""
     for name in ("host", "key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)],
-                       check=True, timeout=30)  # fmt: skip
+                       check=True, timeout=START_S)  # fmt: skip
     allowed = (folder / "key.pub").read_text()
     command = ALLOWED.replace('"', '\\"')
     (folder / "authorized").write_text(f'restrict,command="{command}" {allowed}')
@@ -61,7 +61,7 @@ def sshd(network: Network, address: str, folder: Path) -> Iterator[Path]:
         yield folder / "key"
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait(20)
+        server.wait(START_S)
 
 
 def _await(address: str, folder: Path, server: subprocess.Popen[bytes]) -> None:

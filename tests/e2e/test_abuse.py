@@ -6,12 +6,15 @@ import contextlib
 import resource
 import socket
 import struct
+import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.proxy import SHELLS, Proxy, read_head
+from tests.e2e.proxy import LNK, SHELLS, SOON_S, Proxy, read_head
 from tests.net.dns_double import DnsDouble
 from tests.net.namespaces import Network
 from tests.net.servers import Connection, echo, on_network
@@ -31,8 +34,8 @@ BAD = (
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n",  # refused
 )
-HEALTHY_WITHIN_S = 2.0
-"""Far above what a healthy call takes, far below every deadline of a bad one."""
+HEALTHY_WITHIN_S = 8.0
+"""Far above what a healthy call takes, below every deadline of a bad one (10 s at least)."""
 
 
 def healthy_call(proxy: Proxy) -> float:
@@ -47,8 +50,8 @@ def healthy_call(proxy: Proxy) -> float:
 
 
 def settled(proxy: Proxy, count: int) -> int:
-    """Return the descriptors held once they are as few as `count`, or after ten seconds."""
-    deadline = time.monotonic() + 10
+    """Return the descriptors held once they are as few as `count`, or after a minute."""
+    deadline = time.monotonic() + SOON_S
     while (held := proxy.descriptors()) > count and time.monotonic() < deadline:
         time.sleep(0.05)
     return held
@@ -78,7 +81,8 @@ def test_two_hundred_bad_clients_delay_nobody_and_leave_nothing(
                 slowest = max(slowest, healthy_call(proxy))
         for _ in range(20):  # trickle, a byte each, and make healthy calls between
             for sock in bad[:: len(BAD)]:
-                sock.send(b"C")
+                with contextlib.suppress(ConnectionError):  # its time was up
+                    sock.send(b"C")
             slowest = max(slowest, healthy_call(proxy))
         assert slowest < HEALTHY_WITHIN_S
         for number, sock in enumerate(bad):
@@ -125,7 +129,7 @@ def test_a_proxy_without_descriptors_says_so_once_and_recovers_by_itself(
                 sock.sendall(
                     b"CONNECT example.com:9000 HTTP/1.1\r\nHost: example.com:9000\r\n" + end
                 )
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + SOON_S
             while "new connections wait" not in proxy.stderr() and time.monotonic() < deadline:
                 time.sleep(0.05)
         assert settled(proxy, before) <= before
@@ -137,17 +141,41 @@ def test_a_proxy_without_descriptors_says_so_once_and_recovers_by_itself(
 
 
 STALLED = 64
-EACH_KIB = 64 + 96
-"""64 KiB for the way that stands still (R43), what a call is itself, and holes in the heap.
+EACH_KIB = 64 + 40
+"""64 KiB for the way that stands still (R43), and what a call is itself: no second piece."""
+EACH_RESIDENT_KIB = 64 + 136
+"""The same as the kernel counts it, with holes in the heap and what libraries hold."""
+TRACING = (sys.executable, str(Path(__file__).with_name("tracing.py")))
 
-That the core holds them once is `test_forward`'s, to the byte; here no shell, buffer or
-library may add another piece or more."""
+
+def traced(proxy: Proxy) -> int:
+    """Return how many bytes Python's allocators have given out in a proxy that is traced."""
+    stdin, stdout = proxy.process.stdin, proxy.process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    stdin.write(b"\n")
+    stdin.flush()
+    return int(stdout.readline())
 
 
+def at_its_most(measure: Callable[[], int]) -> int:
+    """Return what is measured, once it has grown no more for half a second."""
+    most, still = measure(), 0
+    while still < 10:
+        time.sleep(0.05)
+        now = measure()
+        still, most = (still + 1, most) if now <= most else (0, now)
+    return most
+
+
+@pytest.mark.parametrize("how", ["traced", "resident"])
 @pytest.mark.parametrize("kind", ["tunnel", "download", "upload", "chunks"])
 def test_a_call_whose_peer_stands_still_holds_its_piece_and_no_more(
-    shell: str, network: Network, dns: DnsDouble, kind: str
+    shell: str, network: Network, dns: DnsDouble, kind: str, how: str
 ) -> None:
+    program, each_kib = ((str(LNK),), EACH_RESIDENT_KIB)
+    if how == "traced":
+        program, each_kib = (TRACING, EACH_KIB)
     block, stay = b"x" * (1 << 20), threading.Event()
 
     def pours(connection: Connection) -> None:
@@ -180,24 +208,23 @@ def test_a_call_whose_peer_stands_still_holds_its_piece_and_no_more(
     with (
         on_network(network, HOST, 9000, pours),
         on_network(network, HOST, 9001, echo),
-        Proxy(network, "--hosts", "example.com", shell=shell) as proxy,
+        Proxy(network, "--hosts", "example.com", shell=shell, program=program) as proxy,
         contextlib.ExitStack() as held,
     ):
+
+        def measured() -> int:
+            return traced(proxy) if how == "traced" else proxy.rss_kib() << 10
+
         sock, _ = proxy.tunnel("example.com:9001")
         sock.close()
-        before = proxy.rss_kib()
+        before = measured()
         for _ in range(STALLED):
             begin(held.enter_context(proxy.connect()))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + SOON_S
         while sum(line["verdict"] == "allowed" for line in proxy.log()) < STALLED + 1:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        most, still = proxy.rss_kib(), 0
-        while still < 10:  # until it has grown no more for half a second
-            time.sleep(0.05)
-            now = proxy.rss_kib()
-            still, most = (still + 1, most) if now <= most else (0, now)
-        assert most - before < STALLED * EACH_KIB
+        assert at_its_most(measured) - before < STALLED * each_kib << 10
         stay.set()
 
 
@@ -228,6 +255,6 @@ def test_a_storm_of_connections_that_are_broken_off_delays_nobody(
             over.set()
             for each in stormers:
                 each.join()
-        assert slowest < 20
+        assert slowest < SOON_S
         assert settled(proxy, before) <= before
         assert "Traceback" not in proxy.stderr()

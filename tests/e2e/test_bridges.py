@@ -15,7 +15,7 @@ import pytest
 from tests.net.servers import Server, http, listen
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(600)]
 EXAMPLE = Path(__file__).parent.parent / "examples" / "counting_bridge.py"
 
 

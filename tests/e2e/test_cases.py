@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -35,7 +35,7 @@ from tests.shells.peers import SOON_S, Peer, Signals
 pytestmark = [
     pytest.mark.netns,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.parametrize("shell", SHELLS),
 ]
 FILES = Path(__file__).parent.parent / "cases"
@@ -44,8 +44,9 @@ LITERAL = "2606:2800:220:1:248:1893:25c8:1946"
 """The one address that the cases name themselves."""
 
 HELLO_LIMIT_S = 10.0
-AT_THE_LIMIT_S = 8.0
-"""A tunnel that is closed so long after its 200 was closed by the time limit."""
+"""A tunnel that is closed so long after it was asked for was closed by the time limit."""
+LATE_S = 20.0
+"""By so much a busy machine may be late with that."""
 
 
 class Everything(dict[str, list[str]]):
@@ -230,6 +231,18 @@ def let_through(lines: Lines) -> tuple[tuple[str, str, int], ...]:
     return tuple((line["verb"], line["host"], line["port"]) for line in allowed)
 
 
+def lines_since(proxy: Proxy, since: int) -> Lines:
+    """Return the lines of a case, once each call that was let through has its last."""
+    late = monotonic() + SOON_S
+    while True:
+        lines = proxy.log()[since:]
+        begun = {line["call"] for line in lines if line["verdict"] == "allowed"}
+        over = {line["call"] for line in lines if line["verdict"] in ("ended", "refused")}
+        if begun <= over or monotonic() > late:
+            return lines
+        sleep(0.005)
+
+
 def answered_itself(lines: Lines) -> int:
     """Return the status that the proxy says it gave the first call itself."""
     for line in lines:
@@ -259,7 +272,7 @@ def run_http(proxy: Proxy, servers: Servers, names: DnsDouble, case: Case) -> Ou
         program = Program(sock, segments(case), ends=bool(case.get("eof")))
         client = program.hear(method_of(case))
     reached = servers.finish()
-    lines = proxy.log()[since:]
+    lines = lines_since(proxy, since)
     allowed, dialled = let_through(lines), tuple(address for address, _ in reached)
     own_status = answered_itself(lines)
     seen = Observed(client, reached, asked(names), dialled, allowed, own_status)
@@ -297,11 +310,14 @@ def test_a_wrong_case_is_noticed(
 
 
 def run_hello(servers: Servers, case: Case, sock: socket.socket) -> tuple[Saw, float]:
-    """Open a tunnel and send one case's bytes down it; return what was heard, and how long."""
+    """Open a tunnel and send one case's bytes down it; return what was heard, and how long.
+
+    The proxy's own time began later, so what its limit ends has taken no less here.
+    """
+    began = monotonic()
     target = case["config"]["connect"].encode()
     sock.sendall(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (target, target))
     head = read_head(sock)
-    began = monotonic()
     pieces = segments(case)
     program = Program(sock, pieces, ends=bool(case.get("eof")))
     rest = program.hear_tunnel(servers, len(b"".join(pieces)))
@@ -370,7 +386,7 @@ def test_every_client_hello_that_may_be_waited_for(
     for case in cases:
         client, took = heard[case["id"]]
         seen = Observed(client, ((ADDRESS, Saw(b"", End.FIN)),), (), (ADDRESS,), ())
-        outcome = hello_outcome(case, seen, waited=took > AT_THE_LIMIT_S)
-        assert took < HELLO_LIMIT_S + 5
+        outcome = hello_outcome(case, seen, waited=took >= HELLO_LIMIT_S)
+        assert took < HELLO_LIMIT_S + LATE_S
         found += differing(SUITES[2], without_name(case), outcome)
     assert not found, "\n".join(found)

@@ -19,12 +19,13 @@ import pytest
 
 from tests.e2e.conftest import Nodes
 from tests.e2e.proxy import SHELLS, Proxy
+from tests.e2e.run_indexes import INDEX_S, got
 from tests.net.authority import Authority
 from tests.net.dns_double import DnsDouble
 from tests.net.namespaces import Network
 from tests.net.servers import http, ok, on_network
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 HOST = "203.0.113.12"
 NAME = "packages.example.org"
 HELLO = b"hello from the server\n"
@@ -42,7 +43,7 @@ def git_repository(folder: Path) -> Files:
 
     def git(*words: str, cwd: Path) -> None:
         subprocess.run(
-            ["git", *words], cwd=cwd, env=environment, check=True, capture_output=True, timeout=30
+            ["git", *words], cwd=cwd, env=environment, check=True, capture_output=True, timeout=150
         )
 
     work.mkdir()
@@ -231,19 +232,17 @@ def index_hosts() -> list[str]:
     """Return the hosts of pip's own package index, as pip is set up here."""
     script = Path(__file__).parents[2] / ".ci" / "index_hosts.py"
     ran = subprocess.run(
-        [sys.executable, "-I", str(script)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-I", str(script)], capture_output=True, text=True, check=True, timeout=150
     )
     return [word for word in ran.stdout.split() if not word.startswith("--")]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_pip_downloads_from_the_real_package_index(shell: str, tmp_path: Path) -> None:
+    pip = [sys.executable, "-I", "-m", "pip", "download", "--no-deps", "--no-cache-dir", "-q",
+           "--disable-pip-version-check", "-d", str(tmp_path), "six"]  # fmt: skip
     with Proxy(None, "--hosts", ",".join(index_hosts()), shell=shell) as proxy:
-        ran = proxy.run(
-            sys.executable, "-I", "-m", "pip", "download", "--no-deps", "--no-cache-dir", "-q",
-            "--disable-pip-version-check", "-d", str(tmp_path), "six",
-            timeout=150,
-        )  # fmt: skip
+        ran = got(lambda: proxy.run(*pip, timeout=INDEX_S))
         assert ran.returncode == 0, ran.stderr + str(proxy.log())
         assert any(line["verdict"] == "allowed" for line in proxy.log())
     assert [path.name for path in tmp_path.glob("six-*")]
@@ -252,16 +251,18 @@ def test_pip_downloads_from_the_real_package_index(shell: str, tmp_path: Path) -
 @pytest.mark.parametrize("shell", SHELLS)
 def test_npm_packs_from_the_real_registry(shell: str, tmp_path: Path) -> None:
     registry = subprocess.run(
-        ["npm", "config", "get", "registry"], capture_output=True, text=True, check=True, timeout=60
+        ["npm", "config", "get", "registry"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=150,
     ).stdout.strip()
     host = urlsplit(registry).hostname
     assert host
+    npm = ["npm", "pack", "--registry", registry, "--cache", str(tmp_path / "cache"),
+           "--pack-destination", str(tmp_path), "is-number@7.0.0"]  # fmt: skip
     with Proxy(None, "--hosts", host, shell=shell) as proxy:
-        ran = proxy.run(
-            "npm", "pack", "--registry", registry, "--cache", str(tmp_path / "cache"),
-            "--pack-destination", str(tmp_path), "is-number@7.0.0",
-            timeout=150,
-        )  # fmt: skip
+        ran = got(lambda: proxy.run(*npm, timeout=INDEX_S))
         assert ran.returncode == 0, ran.stderr + str(proxy.log())
         assert any(line["verdict"] == "allowed" for line in proxy.log())
     assert (tmp_path / "is-number-7.0.0.tgz").exists()

@@ -23,9 +23,9 @@ from tests.net.namespaces import SERVERS_V4, Network
 from tests.net.relay import LOOPBACK, Relay
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 ADDRESS, NAME = SERVERS_V4[2], "data.example.com"
-SERVED_S = 60
+SERVED_S = 300
 TCP = [f"{NAME}:5432", f"{NAME}:6379"]
 
 

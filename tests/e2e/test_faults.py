@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import select
 import socket
 import struct
 import sys
@@ -326,10 +327,11 @@ def servers(network: Network) -> Iterator[Tally]:
         for port, handler in {**dict(enumerate(SERVERS, FIRST_PORT)), **healthy}.items():
             stack.enter_context(on_network(network, HOST, port, tally.of(port, handler)))
         deaf = stack.enter_context(network.on_server_side(lambda: listen(HOST, DEAF, 0)))
-        for _ in range(4):  # its queue is full: the kernel drops who comes then
-            waiting = network.on_server_side(socket.socket)
-            stack.enter_context(waiting).setblocking(False)
-            waiting.connect_ex(deaf.getsockname())
+        waiting = [network.on_server_side(socket.socket) for _ in range(4)]
+        for each in waiting:  # its queue is full: the kernel drops who comes then
+            stack.enter_context(each).setblocking(False)
+            each.connect_ex(deaf.getsockname())
+        assert select.select([], waiting, [], SOON_S)[1]
         yield tally
 
 
@@ -424,7 +426,7 @@ def grown(proxy: Proxy, before: dict[str, int]) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_bad_peers_at_every_step_delay_nobody_and_leave_nothing(
     shell: str, network: Network, dns: DnsDouble
 ) -> None:

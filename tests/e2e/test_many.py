@@ -43,7 +43,7 @@ def all_descriptors() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_ten_thousand_idle_tunnels_are_held_and_let_go(shell: str, load: Load) -> None:
     with all_descriptors(), Proxy(load.network, "--hosts", HOST, shell=shell) as proxy:

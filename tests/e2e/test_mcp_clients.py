@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import run_indexes
 from tests.sandbox import lnk
 from tests.sandbox.test_tools import Person
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 HERE = Path(__file__).parent
 SCOPE = "@modelcontextprotocol"
@@ -64,7 +65,7 @@ class Tools:
         """Run a client inside; return what it told of each step."""
         words = ["run", "--yes", "--spec", self.spec, "--", *argv]
         with Person(self.installed, self.who, SAYS) as person:
-            done = self.installed.run(self.who, *words, timeout=200)
+            done = self.installed.run(self.who, *words, timeout=400)
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(person.asked) == len(SAYS), person.asked
         lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -77,14 +78,10 @@ def outside(
 ) -> Iterator[Tools]:
     folder = os.path.join(open_folder, "mcp")
     os.makedirs(f"{folder}/js")
-    subprocess.run(
-        [sys.executable, "-I", "-m", "pip", "install", "-q", "--target", f"{folder}/site", "mcp"],
-        check=True, capture_output=True, timeout=200,
-    )  # fmt: skip
-    subprocess.run(
-        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", f"{folder}/js", *JS],
-        check=True, capture_output=True, timeout=200,
-    )  # fmt: skip
+    pip = (sys.executable, "-I", "-m", "pip", "install", "-q")
+    run_indexes.get(*pip, "--target", f"{folder}/site", "mcp")
+    npm = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", f"{folder}/js")
+    run_indexes.get(*npm, *JS)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     who = people[list(people)[-1]]
     made = Tools(installed, who, folder)

@@ -19,7 +19,7 @@ from tests.e2e import run_indexes
 from tests.e2e.run_indexes import Indexes
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1200)]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def test_work_is_unchanged(name, installed, who, project):
     spec = spec_of(who, folder)
     script = f"set -e\n{work.script}\ncd {folder}\n{work.alone}"
     done = installed.run(who, "run", "--yes", "--spec", spec, "--", "sh", "-c", script, cwd=folder,
-                         timeout=120)  # fmt: skip
+                         timeout=400)  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     assert os.path.getsize(f"{folder}/{work.made}") > 0
 
@@ -145,11 +145,11 @@ def test_work_is_unchanged_with_the_programs_that_learn_tells(name, installed, w
     spec = spec_of(who, folder)
     argv = ["sh", "-c", f"set -e\n{work.script}"]
     learnt = installed.run(who, "learn", "--yes", "--spec", spec, "--", *argv, cwd=folder,
-                           timeout=120)  # fmt: skip
+                           timeout=400)  # fmt: skip
     assert learnt.returncode == 0, learnt.stderr
     cleared(folder, work)
     spec = spec_of(who, folder, learnt.stdout[learnt.stdout.index("[commands]") :])
-    done = installed.run(who, "run", "--yes", "--spec", spec, "--", *argv, cwd=folder, timeout=120)
+    done = installed.run(who, "run", "--yes", "--spec", spec, "--", *argv, cwd=folder, timeout=400)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "isn't in [commands] only" not in done.stderr
     assert os.path.getsize(f"{folder}/{work.made}") > 0
@@ -164,7 +164,7 @@ def test_a_debugger_debugs_a_program_of_its_own(installed, who, project):
     work = WORK["make -j"]
     folder = project(work)
     done = installed.run(who, "run", "--yes", "--write", folder, "--", "sh", "-c",
-                         f"make -s && {GDB}", cwd=folder, timeout=120)  # fmt: skip
+                         f"make -s && {GDB}", cwd=folder, timeout=400)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr + read(f"{folder}/said")
 
 
@@ -196,8 +196,8 @@ def test_pip_installs_and_pytest_runs_in_parallel(installed, who, folder, at):
         "set -e\npython3 -m venv env\nenv/bin/pip install -q --retries=0 pytest pytest-xdist\n"
         "env/bin/python -m pytest -q -n 2 -p no:cacheprovider > said 2>&1 || { cat said; exit 1; }"
     )
-    done = installed.run(who, "run", "--yes", "--write", folder, *hosts, "--", "sh", "-c", script,
-                         cwd=folder, timeout=250)  # fmt: skip
+    words = ["run", "--yes", "--write", folder, *hosts, "--", "sh", "-c", script]
+    done = run_indexes.got(lambda: installed.run(who, *words, cwd=folder, timeout=400))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 passed" in read(f"{folder}/said")
 
@@ -210,8 +210,8 @@ def test_npm_ci_installs_what_a_lock_file_names(installed, who, folder, at):
         "set -e\nnpm install -s --package-lock-only --no-audit --no-fund\n"
         "npm ci -s --no-audit --no-fund\nnode -p 'require(\"is-number\")(7)' > said"
     )
-    done = installed.run(who, "run", "--yes", "--write", folder, "--internet-host",
-                         at.registry_host, "--", "sh", "-c", script, cwd=folder,
-                         timeout=200)  # fmt: skip
+    host = ["--internet-host", at.registry_host]
+    words = ["run", "--yes", "--write", folder, *host, "--", "sh", "-c", script]
+    done = run_indexes.got(lambda: installed.run(who, *words, cwd=folder, timeout=400))
     assert done.returncode == 0, done.stdout + done.stderr
     assert read(f"{folder}/said") == "true\n"

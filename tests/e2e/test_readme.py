@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.run_indexes import INDEX_S, got
+
 ROOT = Path(__file__).parents[2]
 SET_UP, THEN = "sh .ci/setup", " && "
 HOSTS = re.compile(r"\$\([^)]*\)")
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def command() -> str:
@@ -27,13 +29,13 @@ def command() -> str:
 
 def done(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["/bin/sh", "-c", script], cwd=folder, capture_output=True, text=True, timeout=180,
+        ["/bin/sh", "-c", script], cwd=folder, capture_output=True, text=True, timeout=INDEX_S,
         stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 
 
 def test_it_gets_a_package_into_the_folder(tmp_path: Path) -> None:
-    ran = done(command(), tmp_path)
+    ran = got(lambda: done(command(), tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert "lnk sandbox: " not in ran.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -20,7 +20,7 @@ from tests.net.namespaces import Network
 from tests.net.servers import Server, on_network
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 HERE = {**CLIENTS, **{name: made for name, (made, has) in OPTIONAL.items() if has()}}
 
 
@@ -123,7 +123,7 @@ def at(programs: tuple[str, str], who: lnk.Account, asked: dict[str, Indexes]) -
 @pytest.mark.parametrize("name", [*run_indexes.FROM_PIP, *run_indexes.FROM_NPM])
 def test_a_package_comes_from_the_real_index(name, who, installed, folder, at):
     call, hosts = run_indexes.call_and_hosts(name, at)
-    done = Box(installed).run(who, folder, call, hosts)
+    done = run_indexes.got(lambda: Box(installed).run(who, folder, call, hosts))
     assert done.returncode == 0, done.stderr
     assert call.worked(folder, done.stdout), done.stdout + done.stderr
     assert told(done) == []
@@ -163,7 +163,8 @@ def test_an_npm_of_a_version_manager_works_once_its_folder_is_read(who, installe
         f"lnk sandbox: npm is {nvm}/npm, in a folder that the sandbox doesn't show: "
         "add --read ~/.nvm to show it.\n"
     )
-    done = box.run(who, folder, replace(call, read=[f"{who.home}/.nvm"]), hosts)
+    call = replace(call, read=[f"{who.home}/.nvm"])
+    done = run_indexes.got(lambda: box.run(who, folder, call, hosts))
     assert done.returncode == 0, done.stderr
     assert call.worked(folder, done.stdout)
     assert told(done) == []

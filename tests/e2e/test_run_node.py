@@ -23,7 +23,7 @@ from tests.net.namespaces import Network
 from tests.net.servers import Server, on_network
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 URL = f"https://{NAME}/hello.txt"
 
 

@@ -5,7 +5,6 @@ A relay that counts stands in front of the sshd, to which the wire's log is held
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.calls import Made, made
+from tests.e2e.calls import Logged, Made, made
 from tests.e2e.run_clients import Box, Call, refusal, told
 from tests.e2e.run_site import ADDRESS, HELLO, NAME, git_repository
 from tests.e2e.run_sshd import PORT, sshd
@@ -22,7 +21,7 @@ from tests.net.namespaces import Network
 from tests.net.relay import LOOPBACK, Relay
 from tests.sandbox import lnk
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 
 TRUSTING = "-i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=known"
 CLONE = (
@@ -64,25 +63,6 @@ def own_key(folder: str, who: lnk.Account, key: Path) -> None:
 @pytest.fixture
 def call(own_key: None, repository: Path) -> Call:
     return Call(["sh", "-c", CLONE.format(repository=repository)], "repo/file.txt")
-
-
-class Logged:
-    """What the wires of a person's runs have logged since this was made."""
-
-    def __init__(self, who: lnk.Account) -> None:
-        self._folder = Path(who.home, ".lnk/sandbox/log")
-        self._before = self._sizes()
-
-    def _sizes(self) -> dict[Path, int]:
-        return {path: path.stat().st_size for path in self._folder.glob("run-*.jsonl")}
-
-    def lines(self) -> list[dict[str, object]]:
-        """Return the lines; a number of a process may come again, and its log goes on."""
-        return [
-            json.loads(line)
-            for path in self._sizes()
-            for line in path.read_bytes()[self._before.get(path, 0) :].splitlines()
-        ]
 
 
 def test_git_over_ssh_reaches_a_listed_host(

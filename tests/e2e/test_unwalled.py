@@ -18,7 +18,7 @@ from tests.net.dns_double import DnsDouble
 from tests.net.namespaces import Network
 from tests.net.servers import http, ok, on_network
 
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(1200)]
 HOST, NAME = "203.0.113.12", "packages.example.org"
 PAGE = f"https://{NAME}/page"
 
@@ -58,13 +58,13 @@ class Run:
         unwalled = {"name": "bare", "proxy": proxy, "pointed": True}
         home = {"LNK_HOME": str(folder / "lnk"), "HOME": str(folder), "PATH": os.environ["PATH"]}
         made = subprocess.run(
-            [str(LNK), "sandbox", "wrap"], env=home, check=True, capture_output=True, timeout=60,
+            [str(LNK), "sandbox", "wrap"], env=home, check=True, capture_output=True, timeout=150,
             input=json.dumps({"unwalled": unwalled, "argv": argv}).encode(),
         )  # fmt: skip
         wrapped = json.loads(made.stdout)
         self.done = subprocess.run(
             network.argv(*wrapped["argv"]), env={**home, **more, **wrapped["env"]}, cwd=folder,
-            capture_output=True, text=True, timeout=150, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         log = (folder / "lnk" / "sandbox" / "log" / "bare.jsonl").read_text()
         secret = wrapped["env"]["HTTPS_PROXY"].split(":")[2].partition("@")[0]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 from dnslib import AAAA, QTYPE, RCODE, RR, SRV, TXT, A, DNSRecord
 
 from tests.net.namespaces import DNS_V4, Network
+
+CATCH_UP_S = 60.0
+"""Longer than any answer takes: only a fault waits for it."""
 
 
 class DnsDouble:
@@ -23,6 +27,7 @@ class DnsDouble:
         self.services: dict[str, list[Any]] = {}
         self.asked: list[tuple[str, str]] = []
         self.carried: list[tuple[int, int]] = []
+        self._network = network
         self._socket = network.on_server_side(self._bind)
         self._socket.settimeout(0.2)
         self._stop = threading.Event()
@@ -43,9 +48,19 @@ class DnsDouble:
         return {name for name, _ in self.asked}
 
     def forget(self) -> None:
-        """Start counting anew."""
+        """Start counting anew, with what comes from now on."""
+        self._catch_up()
         self.asked.clear()
         self.carried.clear()
+
+    def _catch_up(self) -> None:
+        """Wait until every datagram that has come is answered, by way of one more."""
+        with self._network.on_server_side(
+            lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        ) as last:
+            last.settimeout(CATCH_UP_S)
+            last.sendto(DNSRecord.question("last.invalid").pack(), (DNS_V4, 53))
+            last.recv(512)
 
     def _serve(self) -> None:
         while not self._stop.is_set():
@@ -69,9 +84,11 @@ class DnsDouble:
                 sock, _ = self._door.accept()
             except OSError:
                 return
-            with sock:
-                sock.settimeout(20)
-                query = sock.recv(4096)
+            with sock, suppress(OSError):  # who asked has left
+                sock.settimeout(CATCH_UP_S)
+                query = _whole(sock)
+                if len(query) < 2:
+                    continue
                 answer = self.answer(query[2:])
                 framed = len(answer).to_bytes(2, "big") + answer
                 self.carried.append((len(query), len(framed)))
@@ -103,6 +120,16 @@ class DnsDouble:
         self._stop.set()
         self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
-        self._answering.join(5)
-        self._thread.join(5)
+        self._answering.join(CATCH_UP_S)
+        self._thread.join(CATCH_UP_S)
         self._socket.close()
+
+
+def _whole(sock: socket.socket) -> bytes:
+    """Read one message with its length before it, which may come in pieces; less at an end."""
+    query = b""
+    while len(query) < 2 or len(query) < 2 + int.from_bytes(query[:2], "big"):
+        if not (data := sock.recv(4096)):
+            return b""
+        query += data
+    return query

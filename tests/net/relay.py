@@ -19,7 +19,7 @@ from tests.net.servers import Connection, Server, listen
 LOOPBACK = "127.0.0.1"
 """Where a server behind a relay listens, in the servers' namespace: only the relay gets there."""
 TAKEN = 1 << 16
-ENDED_S = 30
+ENDED_S = 60
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -52,7 +52,7 @@ class Relay(Server):
 
     def _join(self, connection: Connection) -> None:
         self.passed.append(passed := Passed())
-        beyond = self._network.on_server_side(lambda: socket.create_connection(self._to, 20))
+        beyond = self._network.on_server_side(lambda: socket.create_connection(self._to, 60))
         with beyond:
             beyond.settimeout(60)
             Joined(connection.sock, beyond, passed).carry()

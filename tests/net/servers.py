@@ -14,6 +14,9 @@ from collections.abc import Callable
 
 from tests.net.namespaces import Network
 
+JOIN_S = 60.0
+"""Longer than any handler goes on once its connection was shut: only a fault waits for it."""
+
 Handler = Callable[["Connection"], None]
 
 
@@ -103,12 +106,12 @@ class Server:
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self._thread.join(5)
+        self._thread.join(JOIN_S)
         for sock in list(self._open):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(JOIN_S)
 
     def __enter__(self) -> Server:
         return self
@@ -207,7 +210,9 @@ def _chunks(connection: Connection, held: bytes) -> tuple[bytes, bytes]:
     body = bytearray()
     while True:
         while b"\r\n" not in held:
-            held += connection.recv()
+            if not (data := connection.recv()):
+                raise ConnectionError("cut short")
+            held += data
         line, _, held = held.partition(b"\r\n")
         size = int(line.split(b";")[0], 16)
         while len(held) < size + 2:

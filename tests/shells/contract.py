@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import select
 import socket
 import ssl
 import threading
@@ -85,6 +86,11 @@ class Talk:
     def soon(self) -> float:
         """A moment after the last answer that was asked for here."""
         return self.now + 0.2
+
+    @property
+    def later(self) -> float:
+        """Time enough for a thread to begin what it was given."""
+        return self.now + 3.0
 
     def ask(self, command: Command) -> Script[Event]:
         """Yield a command, and note down its answer as far as every shell gives the same."""
@@ -539,10 +545,11 @@ class Stage:
         self._port = door.getsockname()[1]
         if server is SILENT:
             door.listen(0)
-            for _ in range(4):  # its queue is full: the kernel drops who comes then
-                waiting = stack.enter_context(socket.socket())
-                waiting.setblocking(False)
-                waiting.connect_ex(door.getsockname())
+            waiting = [stack.enter_context(socket.socket()) for _ in range(4)]
+            for each in waiting:  # its queue is full: the kernel drops who comes then
+                each.setblocking(False)
+                each.connect_ex(door.getsockname())
+            assert select.select([], waiting, [], SOON_S)[1]
         elif not isinstance(server, str):
             door.listen()
             wrap = None if how is None else partial(speak_tls, how=how)

@@ -409,7 +409,7 @@ def lookups(talk: Talk) -> Script[None]:
     """Look up a name that is there, one that isn't, and one for which no answer comes."""
     yield from talk.ask(Resolve("both.example.com", talk.by))
     yield from talk.ask(Resolve("nowhere.test", talk.by))
-    yield from talk.ask(Resolve("silent.test", talk.soon))
+    yield from talk.ask(Resolve("silent.test", talk.later))
 
 
 def places(talk: Talk) -> Script[None]:

@@ -30,7 +30,7 @@ from shells.sim_world import (
     Trade,
 )
 
-SOON_S = 30.0
+SOON_S = 60.0
 """Longer than anything here takes: only a fault waits for it."""
 
 PIECE_BYTES = 64 * 1024

@@ -20,7 +20,7 @@ import pytest
 from shells import bridges as room
 from shells.bridges import Bridges, Program
 
-WAIT_MS = 30_000
+WAIT_MS = 60_000
 SERVES = """\
 import json, os, socket
 door = socket.socket(fileno=3)

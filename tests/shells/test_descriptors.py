@@ -66,7 +66,7 @@ for _ in range(2):
 
 def test_calls_never_take_what_lookups_need() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", FULL], cwd=ROOT, capture_output=True, text=True, timeout=100,
+        [sys.executable, "-c", FULL], cwd=ROOT, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     said = "said new connections wait until another ends: "

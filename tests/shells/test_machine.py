@@ -31,7 +31,7 @@ class Namespace:
     def ip(self, line: str) -> None:
         """Run one `ip` command inside."""
         words = ["ip", "-n", self.name, *line.split()]
-        subprocess.run(words, check=True, capture_output=True, timeout=20)
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
 
     def sysctl(self, key: str, value: str) -> None:
         """Set one of the network's settings."""
@@ -54,7 +54,7 @@ def _write(path: str, value: str) -> None:
 @pytest.fixture
 def net() -> Iterator[Namespace]:
     name = f"lnk-m-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", name], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", "netns", "add", name], check=True, capture_output=True, timeout=60)
     try:
         net = Namespace(name)
         net.ip("link set lo up")
@@ -67,7 +67,7 @@ def net() -> Iterator[Namespace]:
         net.ip("route add default via 2001:db8:5::1")
         yield net
     finally:
-        subprocess.run(["ip", "netns", "del", name], check=True, capture_output=True, timeout=20)
+        subprocess.run(["ip", "netns", "del", name], check=True, capture_output=True, timeout=60)
 
 
 def test_loopback_is_this_machine_by_all_its_addresses() -> None:

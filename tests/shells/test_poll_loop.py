@@ -23,7 +23,7 @@ def loop() -> Loop:
         made.stop()
         raise AssertionError("nothing ended the loop")
 
-    made.after(30, late)
+    made.after(60, late)
     return made
 
 

@@ -18,7 +18,7 @@ from shells.reasons import Untrusted
 from shells.tls import Tls, machine_context, new_context
 
 HOST = "secure.example.com"
-WAIT_S = 30.0
+WAIT_S = 60.0
 CA = trustme.CA()
 
 

@@ -21,7 +21,7 @@ def connected() -> tuple[socket.socket, socket.socket]:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
     prepare(ours)
-    theirs.settimeout(20)
+    theirs.settimeout(60)
     return ours, theirs
 
 

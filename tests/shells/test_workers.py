@@ -8,7 +8,7 @@ import pytest
 
 from shells.workers import Workers
 
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 def test_jobs_run_at_once_up_to_the_bound_and_then_in_turn() -> None:
