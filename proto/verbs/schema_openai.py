@@ -107,15 +107,20 @@ def chat(
     names: str,
     parts: dict[str, Known] | None = None,
     tools: Tools = CHAT_TOOLS,
+    said: dict[str, Shape] | None = None,
     **shapes: Shape,
 ) -> Known:
-    """Return the shape of a chat completion's request in one provider's dialect."""
+    """Return the shape of a chat completion's request in one provider's dialect.
+
+    `said`: what a message has beside the fields of all dialects.
+    """
     content = TextOr(Each(typed({**_PARTS, **(parts or {})})))
     message = known(
         "role name tool_calls tool_call_id function_call refusal audio prefix reasoning"
         " reasoning_content reasoning_details cache_control",
         content=content,
         annotations=_ANNOTATIONS,
+        **(said or {}),
     )
     form = known(
         "type",
@@ -147,8 +152,10 @@ MISTRAL_CHAT = chat(
 OPENROUTER_CHAT = chat(
     f"{_OPENAIS_FIELDS} route provider transforms usage reasoning include_reasoning top_k top_a"
     " min_p repetition_penalty structured_outputs session_id trace cache_control",
+    said={"images": Each(known("type index", image_url=_MEDIA))},
     models=Each(ModelName()),
     plugins=ServerSide(),
+    stop_server_tools_when=ServerSide(),
     preset=_PRESET,
     image_config=known("aspect_ratio image_size quality"),
 )
