@@ -265,9 +265,9 @@ class Jobs(ABC):
                 whole = self._push(CLIENT, command.to_client)
                 whole = self._push(UPSTREAM, command.to_upstream) or whole
             except Broken as broken:
+                self._side(broken.side).broken = broken.reason  # after what it may have said
                 if broken.side not in command.heed:
                     return Failed(broken.reason, monotonic(), broken.side, self._up, self._down)
-                self._side(broken.side).broken = broken.reason  # after what it may have said
                 whole = True
             if whole or any(self._side(side).can_be_read() for side in command.heed):
                 return Sent(self._down, self._up, monotonic())

@@ -357,6 +357,7 @@ class Conversation:
         up, down = self._give_up()
         if isinstance(command, Close):
             self._shut(command.side, reset=command.broken)
+            self._fin_sent = False
         return Cancelled(cause, monotonic(), up, down)
 
     def _give_up(self) -> tuple[int, int]:
@@ -409,9 +410,9 @@ class Conversation:
             whole = self._push(CLIENT, command.to_client)
             whole = self._push(UPSTREAM, command.to_upstream) or whole
         except Broken as broken:
+            self._side(broken.side).broken = broken.reason  # after what it may have said
             if broken.side not in command.heed:
                 return Failed(broken.reason, monotonic(), broken.side, self._up, self._down)
-            self._side(broken.side).broken = broken.reason  # after what it may have said
             whole = True
         now = monotonic()
         if whole or any(self._side(side).can_be_read() for side in command.heed):

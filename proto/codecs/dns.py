@@ -43,6 +43,11 @@ OUR_ROOM_BYTES = 1232
 """What our OPT record says that we take: what fits any path's packet."""
 ALIASES_MAX = 16
 """CNAMEs followed in one answer."""
+POINTERS_MAX = 16
+"""Pointers followed in one name: each of a real one has labels before it.  A message of nothing
+but pointers, each to the one before, would take half a minute to read."""
+ANSWERS_MAX = 1024
+"""Records of one answer; more than 64 KiB hold of any that is asked for."""
 TTL_MAX_S = 86_400
 
 _HEADER = struct.Struct("!6H")
@@ -150,13 +155,13 @@ def _with_edns(query: Query, data: bytes, at: int) -> Query:
     if data[at : at + 1] != b"\0" or len(data) < at + 1 + _FIELDS.size:
         raise BadMessage("a DNS query's additional record is no whole OPT record.")
     kind, room, more, size = _FIELDS.unpack_from(data, at + 1)
-    options = data[at + 1 + _FIELDS.size :]
-    if kind != OPT or size != len(options):
+    at += 1 + _FIELDS.size
+    if kind != OPT or size != len(data) - at:
         raise BadMessage("a DNS query's additional record is no whole OPT record.")
-    while options:
-        if len(options) < 4 or len(options) < 4 + (length := int.from_bytes(options[2:4], "big")):
+    while at < len(data):
+        at += 4 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if at > len(data):
             raise BadMessage("an EDNS option runs past its record.")
-        options = options[4 + length :]
     taken = msgspec.structs.replace(
         query,
         room=min(max(room, PLAIN_ROOM_BYTES), ROOM_MAX_BYTES),
@@ -241,6 +246,8 @@ def read_answer(data: bytes, ident: int, question: bytes) -> Reply | None:
         return None
     if flags & CUT:
         return Reply(flags & RCODE, cut=True, records=())
+    if answers > ANSWERS_MAX:
+        raise BadMessage("a DNS answer has more records than any.")
     at = HEADER_BYTES + len(question)
     found: list[tuple[tuple[bytes, ...], int, int, int, int]] = []
     for _ in range(answers):
@@ -314,7 +321,7 @@ def _read_name(data: bytes, at: int, *, pointers: bool = True) -> tuple[tuple[by
     never into the header, whose bytes are nobody's name.
     """
     labels: list[bytes] = []
-    size, start, end = 1, at, -1
+    size, start, end, followed = 1, at, -1, 0
     while True:
         if at >= len(data):
             raise BadMessage("a DNS name runs past the message.")
@@ -323,6 +330,9 @@ def _read_name(data: bytes, at: int, *, pointers: bool = True) -> tuple[tuple[by
             to = int.from_bytes(data[at : at + 2], "big") & 0x3FFF
             if at + 2 > len(data) or not HEADER_BYTES <= to < start:
                 raise BadMessage("a pointer of a DNS name leads nowhere.")
+            followed += 1
+            if followed > POINTERS_MAX:
+                raise BadMessage("a DNS name has pointers without end.")
             end = at + 2 if end < 0 else end
             at = start = to
             continue

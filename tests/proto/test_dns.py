@@ -183,6 +183,40 @@ def test_a_chain_of_aliases_is_followed_so_far() -> None:
         assert len(reply.records) == count
 
 
+def pointing(pointers: int) -> bytes:
+    """An answer in which a name is found by so many pointers, one after the other."""
+    chain = b"".join(struct.pack("!H", 0xC000 | at) for at in chained(pointers - 1))
+    records = [(b"\xc0\x0c", chain), (struct.pack("!H", 0xC000 | chained(pointers)[-1]), b"")]
+    packed = b"".join(
+        owner + struct.pack("!HHIH", 99, 1, 60, len(data)) + data for owner, data in records
+    )
+    return struct.pack("!6H", IDENT, 0x8180, 1, 2, 0, 0) + QUESTION + packed
+
+
+def chained(pointers: int) -> list[int]:
+    """Where each pointer of the chain leads: to the question's name, then to the one before."""
+    data_at = dns.HEADER_BYTES + len(QUESTION) + 12
+    return [dns.HEADER_BYTES, *range(data_at, data_at + 2 * (pointers - 1), 2)]
+
+
+def test_a_message_of_pointers_holds_nobody_up() -> None:
+    """Each name of 4,096 by way of 8,000 pointers took half a minute, in which no call moved."""
+    assert dns.read_answer(pointing(dns.POINTERS_MAX), IDENT, QUESTION) is not None
+    with pytest.raises(dns.BadMessage, match="pointers without end"):
+        dns.read_answer(pointing(dns.POINTERS_MAX + 1), IDENT, QUESTION)
+
+
+def test_an_answer_has_so_many_records_at_most() -> None:
+    record = b"\xc0\x0c" + struct.pack("!HHIH", 99, 1, 60, 0)
+    for count, fits in ((dns.ANSWERS_MAX, True), (dns.ANSWERS_MAX + 1, False)):
+        data = struct.pack("!6H", IDENT, 0x8180, 1, count, 0, 0) + QUESTION + record * count
+        if fits:
+            assert dns.read_answer(data, IDENT, QUESTION) is not None
+        else:
+            with pytest.raises(dns.BadMessage, match="more records than any"):
+                dns.read_answer(data, IDENT, QUESTION)
+
+
 @given(st.lists(st.binary(max_size=70), max_size=5), st.data())
 def test_messages_come_out_of_a_stream_however_it_is_cut(
     sent: list[bytes], data: st.DataObject

@@ -343,6 +343,12 @@ def sends_into_a_reset(talk: Talk) -> Script[None]:
     talk.notes.append(f"failed {event.reason.name} {event.side}")
 
 
+def hears_of_a_reset_again(talk: Talk) -> Script[None]:
+    """The same, and then wait for what that server says."""
+    yield from sends_into_a_reset(talk)
+    yield from talk.ask(Receive((UPSTREAM,), 9, talk.by))
+
+
 def hears_a_reset(talk: Talk) -> Script[None]:
     """Wait for a server that breaks off."""
     yield from connect(talk)
@@ -354,6 +360,13 @@ def refusal(talk: Talk) -> Script[None]:
     """Refuse a client that goes on sending, and close in good order."""
     yield Receive((CLIENT,), 1, talk.by)
     yield from send_all(talk, b"HTTP/1.1 403 Forbidden\r\n\r\n")
+    yield from talk.ask(Close(CLIENT, talk.by))
+
+
+def closes_after_a_cancel(talk: Talk) -> Script[None]:
+    """Close a server that stays, are cancelled meanwhile, and close the client."""
+    yield from talk.ask(Connect((ONE,), talk.port, talk.by))
+    yield from talk.ask(Close(UPSTREAM, talk.by))
     yield from talk.ask(Close(CLIENT, talk.by))
 
 
@@ -632,6 +645,17 @@ COMMANDS = [
         ),
     ),
     Conversation(
+        name="a reset that a send has met doesn't look like an end to who then waits",
+        script=hears_of_a_reset_again,
+        client=(Await("gone"), Say(b"x"), HearEnd()),
+        servers={ONE: (Hear(1), Reset(), Signal("gone"))},
+        due=Due(
+            Saw(b"", End.RESET),
+            {ONE: (Saw(b"x", End.OPEN),)},
+            ("received client b'x'", "failed RESET Side.UPSTREAM", "failed RESET upstream 0 0"),
+        ),
+    ),
+    Conversation(
         name="a reset is told to who waits for that side, and passed on",
         script=hears_a_reset,
         servers={ONE: (Hear(1), Reset())},
@@ -642,6 +666,18 @@ COMMANDS = [
         script=refusal,
         client=(Say(UP), HearEnd(), Leave()),
         due=Due(Saw(b"HTTP/1.1 403 Forbidden\r\n\r\n", End.FIN), notes=("closed",)),
+    ),
+    Conversation(
+        name="a side's end is told after another's close was cancelled",
+        script=closes_after_a_cancel,
+        client=(HearEnd(), Signal("gone"), Leave()),
+        servers={ONE: (HearEnd(), Signal("ended"), Await("gone"))},
+        cancels_on={"ended": Cause.STOPPED},
+        due=Due(
+            Saw(b"", End.FIN),
+            {ONE: (Saw(b"", End.FIN),)},
+            (f"connected {ONE}", "cancelled STOPPED 0 0", "closed"),
+        ),
     ),
     Conversation(
         name="a close ends at its deadline, and a side that isn't open is closed",
