@@ -99,12 +99,8 @@ def _typed(whole: str, until: float) -> bool | None:
 
     from sandbox import asking
 
-    terminal = _terminal()
-    try:
-        # A page at a time: the beginning of a long one would have gone by unseen.
-        *pages, last = asking.pages_of(whole, *asking.size_of(terminal))
-    finally:
-        os.close(terminal)
+    # A page at a time: the beginning of a long one would have gone by unseen.
+    *pages, last = asking.pages_of(whole, *_size())
     for page in pages:
         termios.tcflush(0, termios.TCIFLUSH)
         print(f"{page}\n(Enter for more, n to refuse) ", end="", flush=True)
@@ -118,13 +114,21 @@ def _typed(whole: str, until: float) -> bool | None:
     return None if said is None else said in (b"y", b"yes")
 
 
-def _terminal() -> int:
-    """Open the terminal anew: this session's, else the one that is standard input."""
-    flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+def _size() -> tuple[int, int]:
+    """Return how many columns and rows this terminal shows, or what any does."""
+    from sandbox import asking
+
     try:
-        return os.open("/dev/tty", flags)
+        # Anew, for what waits for none of it must not change how others write there.
+        terminal = os.open(
+            "/proc/self/fd/0", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
-        return os.open("/dev/fd/0", flags)
+        return asking.PAGE_COLUMNS, asking.PAGE_ROWS  # it is another user's (su)
+    try:
+        return asking.size_of(terminal)
+    finally:
+        os.close(terminal)
 
 
 def _line(until: float) -> bytes | None:

@@ -317,6 +317,34 @@ def test_a_question_is_answered_on_its_persons_terminal(installed, ordinary):
         assert asker.stdout.read() == "yes\n"
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o000])
+def test_a_question_is_answered_on_a_terminal_that_is_nobodys_own(installed, ordinary, mode):
+    # As it is without a session's terminal, and behind su, where it is another user's.
+    with waiting(installed, ordinary, LONG) as asker:
+        control, theirs = os.openpty()
+        os.fchown(theirs, ordinary.uid, ordinary.gid)
+        os.fchmod(theirs, mode)
+        words = [*installed.argv("answer"), name_of(asker)]
+        answers = lnk.popen(
+            ordinary, words, stdin=theirs, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert answers.stdout
+        said, pages = "", 1
+        while not said.endswith("[y/N] "):
+            said += answers.stdout.read(1)
+            if said.endswith("n to refuse) "):
+                os.write(control, b"\n")
+                said, pages = "", pages + 1
+        assert pages == 4
+        os.write(control, b"y\n")
+        assert answers.wait(30) == 0
+        answers.stdout.close()
+        assert asker.stdout
+        assert asker.stdout.read() == "yes\n"
+        os.close(control)
+        os.close(theirs)
+
+
 @pytest.mark.parametrize(("typed", "said"), [("y\n", "yes\n"), ("\n", "no\n")])
 def test_the_command_that_a_notice_names_shows_its_question_and_takes_the_answer(
     installed, ordinary, typed, said
