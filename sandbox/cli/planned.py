@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from sandbox.confinement import Confinement, Host, Proxied, Reaching
+from sandbox.confinement import Confinement, Host, Proxied, Proxy, Reaching
 from sandbox.errors import LaunchError, SandboxError
 from sandbox.linux.facts import Facts, gather
 from sandbox.linux.plan import Plan, opening_pages, plan
@@ -65,6 +65,8 @@ def _planned(
     )
     log = os.path.join(state, "sandbox", "log")
     made = plan(confinement, facts, log=log, learns=learns)
+    if isinstance(confinement.net, Proxied):
+        check_folder(confinement.net.proxy)
     return (opening_pages(made, facts) if _opens(confinement) else made), facts
 
 
@@ -75,6 +77,14 @@ def _opens(confinement: Confinement) -> bool:
     from sandbox.route import Open
 
     return any(isinstance(route, Open) for route in net.proxy.routes)
+
+
+def check_folder(proxy: Proxy) -> None:
+    """Raise LaunchError where a proxy's folder is there, and is one that it will refuse."""
+    if os.path.lexists(proxy.dir):
+        from sandbox.linux.wire_folder import Folder
+
+        Folder(proxy.dir, make=False).close()
 
 
 def _reached(confinement: Confinement) -> list[str]:

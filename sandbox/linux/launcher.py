@@ -114,10 +114,8 @@ def _started(
 
         leave_terminal()
     stand_apart()
-    if kept.wire is not None and kept.wire.get("routes"):
-        from sandbox.linux.routes_look import look
-
-        look(kept.wire["routes"])  # type: ignore[arg-type]
+    if kept.wire is not None:
+        _look_at_wire(kept.wire, listens=kept.port != 0)
     view = program.View(kept.arguments, kept.copies)
     search = environ.get(b"PATH")
     path = program.find(
@@ -647,6 +645,27 @@ def _hold(kept: Kept) -> "Run | None":
 
     Journal(kept.state).sweep()
     return None
+
+
+def _look_at_wire(wire: "dict[str, Any]", *, listens: bool) -> None:
+    """Raise LaunchError for what the proxy would refuse once the program runs.
+
+    That is its folder, where it listens in one, and the files of its routes.
+    """
+    if wire.get("routes"):
+        from sandbox.linux.routes_look import look
+
+        look(wire["routes"])
+    if not listens:
+        return
+    try:
+        found = posix.lstat(wire["dir"])
+    except OSError:
+        return  # it is made
+    if found.st_uid != posix.geteuid() or found.st_mode & 0o170077 != 0o040000:
+        from sandbox.linux.wire_folder import Folder
+
+        Folder(wire["dir"], make=False).close()  # it says what is wrong
 
 
 def _may_hold_sockets(folders: "list[str]") -> bool:

@@ -72,6 +72,31 @@ def test_it_runs_from_another_folder_with_nothing_but_its_own_environment(instal
     assert os.path.exists(f"{folder}/made")
 
 
+def test_no_program_starts_beside_a_proxy_whose_folder_is_open_to_others(installed, ordinary):
+    wire = f"{ordinary.home}/open-wire"
+    proxy = {"upstream": "direct", "dir": wire, "hosts": []}
+    confinement = {"name": "box", "write": [], "read": [], "commands": "any",
+                   "net": {"proxied": {"proxy": proxy, "ports": []}}}  # fmt: skip
+    asked = json.dumps({"confinement": confinement, "argv": ["echo", "ran"]})
+    command = json.loads(installed.run(ordinary, "wrap", input=asked).stdout)["argv"]
+    os.mkdir(wire)
+    os.chown(wire, ordinary.uid, ordinary.gid)
+    said = f"lnk sandbox: the proxy's dir: {wire} is open to others: run chmod 700 on it.\n"
+    for mode, code, out, err in ((0o755, 125, "", said), (0o700, 0, "ran\n", "")):
+        os.chmod(wire, mode)
+        done = lnk.run(ordinary, command)
+        assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+        made = installed.run(ordinary, "wrap", input=asked)
+        assert (made.returncode, made.stderr) == (code, err)
+        assert (made.stdout == "") == (code != 0)
+    os.rmdir(wire)
+    os.symlink("/tmp", wire)
+    done = lnk.run(ordinary, command)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "isn't a folder, or is a link to one" in done.stderr
+    os.unlink(wire)
+
+
 def with_a_route(name: str = "box", caller: str = "caller-key-0123456789", **keys) -> dict:
     proxy = {"upstream": "direct", "dir": "~/wire", "hosts": [], "caller": caller,
              "routes": [{"kind": "local", "port": 11434}], **keys}  # fmt: skip
