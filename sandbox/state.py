@@ -65,7 +65,7 @@ def settings_folder(environ: Mapping[str, str] | None = None) -> str:
         return os.path.join(user_home(told), ".lnk")
     if not named.startswith("/") or "\0" in named or ".." in named.split("/"):
         # Read from the working folder, it would be anybody's who chose that.
-        raise _error(errno.EINVAL, "LNK_HOME isn't an absolute path; write it in full.")
+        raise _error(errno.EINVAL, "LNK_HOME isn't an absolute path without ..; write it in full.")
     return os.path.normpath(named)
 
 
@@ -259,7 +259,10 @@ def _checked(path: str, above: int | None, whole: str) -> int:
         # Its owner could put any rule, key or command of theirs in it.
         wrong = "is another user's; make one of your own"
     elif stat.S_IMODE(found.st_mode) & OTHERS_WRITE:
-        wrong = "can be written by others; run chmod go-w on it"
+        cure = "run chmod go-w on it"
+        if found.st_mode & stat.S_ISVTX:  # everybody's, as /tmp is: closed, a machine would break
+            cure = "it is everybody's, so name one of your own"
+        wrong = f"can be written by others; {cure}"
     if wrong:
         os.close(folder)
         raise _error(errno.EPERM, f"{whole!r} {wrong}.")

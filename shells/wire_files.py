@@ -397,7 +397,10 @@ def open_folder(path: str) -> int:
         raise UnsafeLog(f"the log's folder {path} is somebody else's: name one of your own.")
     if found.st_mode & 0o022:
         os.close(fd)
-        raise UnsafeLog(f"others can write the log's folder {path}: run chmod go-w on it.")
+        cure = "run chmod go-w on it"
+        if found.st_mode & stat.S_ISVTX:  # everybody's, as /tmp is: closed, a machine would break
+            cure = "it is everybody's, so name one of your own"
+        raise UnsafeLog(f"others can write the log's folder {path}: {cure}.")
     return fd
 
 

@@ -132,6 +132,12 @@ def test_a_folder_that_others_can_write_is_refused(state: State, part: str, bits
         assert str(raised.value) == f"Link's settings: {said}"
 
 
+def test_nobody_is_told_to_close_a_folder_that_is_everybodys(tmp_path: Path):
+    tmp_path.chmod(0o1777)
+    with pytest.raises(LaunchError, match="written by others; it is everybody's, so name one of"):
+        State(str(tmp_path)).names()
+
+
 @pytest.mark.parametrize("part", ["", "sandbox", "sandbox/specs"])
 def test_a_link_in_the_place_of_a_folder_is_refused(state: State, part: str):
     state.folder("specs")
