@@ -23,6 +23,8 @@ ADDRESS_MAX_BYTES = 107
 O_PATH = 0o10000000
 MAKING_S = 10.0
 """Longer than anybody takes from a socket's first name to its own."""
+LOCK_S, LOCK_STEP_S = 1.0, 0.001
+"""How long the making of another's socket is waited for; it takes less than a millisecond."""
 
 
 class Shared:
@@ -145,10 +147,41 @@ def listen_at(folder: int, name: str, mode: int, group: int = -1) -> int:
     socket that a killed process left behind is replaced.  Raises OSError, EEXIST for what is
     there and is no socket.
     """
+    import fcntl
+
+    locked = _lock(folder)
+    try:
+        return -1 if _is_served(folder, name) else _made_at(folder, name, mode, group)
+    finally:
+        if locked:
+            fcntl.flock(folder, fcntl.LOCK_UN)
+
+
+def _lock(folder: int) -> bool:
+    """Have a folder's sockets made by one at a time: of two, the second would replace the first.
+
+    Who shares the folder may hold it, so it is waited for only for a while; False where it isn't
+    had.
+    """
+    import fcntl
+    import time
+
+    by = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= by:
+                return False
+        except OSError:
+            return False  # there are no locks in that file system
+        time.sleep(LOCK_STEP_S)
+
+
+def _made_at(folder: int, name: str, mode: int, group: int) -> int:
     import _socket
 
-    if _is_served(folder, name):
-        return -1
     _sweep(folder, name)
     beside = f".{name}.{posix.getpid()}"
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -162,6 +195,7 @@ def listen_at(folder: int, name: str, mode: int, group: int = -1) -> int:
         posix.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         sock.close()
+        _remove(folder, beside)
         raise
     finally:
         posix.umask(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.errors import LaunchError
+from sandbox.linux import wire_folder
 from sandbox.linux.wire_folder import ALONE, IN, OUT, Folder, Shared
 from tests.sandbox import lnk
 
@@ -70,6 +72,59 @@ def test_what_a_proxy_left_that_was_killed_while_it_made_its_socket_goes(tmp_pat
             os.utime(f"{folder.path}/.{OUT}.{gone}", (1, 1))
         folder.take_over(made=True)
     assert not (tmp_path / "made").exists()
+
+
+def test_of_proxies_that_start_at_once_in_a_folder_one_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(ALONE)
+    monkeypatch.setattr(wire_folder, "_sweep", lambda *_: time.sleep(0.05))  # between look and name
+    said, tell = os.pipe()
+    stay, go = os.pipe()
+    children = []
+    for _ in range(4):
+        children.append(os.fork())
+        if children[-1] == 0:
+            os.close(go)
+            made = Folder(str(tmp_path)).listen()
+            os.write(tell, b"+" if made >= 0 else b"-")
+            os.read(stay, 1)  # listening
+            os._exit(0)
+    answers = b"".join(os.read(said, 1) for _ in children)
+    assert sorted(answers) == sorted(b"+---")
+    assert reaches(tmp_path / OUT)
+    os.close(go)
+    for child in children:
+        os.waitpid(child, 0)
+    for fd in (said, tell, stay):
+        os.close(fd)
+
+
+def test_a_folder_that_somebody_holds_locked_is_waited_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(ALONE)
+    monkeypatch.setattr(wire_folder, "LOCK_S", 0.05)
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with opened(tmp_path) as folder:
+        os.close(folder.listen())
+        assert os.listdir(tmp_path) == [OUT]
+    os.close(held)
+
+
+def test_what_cannot_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    tmp_path.chmod(ALONE)
+    with opened(tmp_path) as folder:
+        monkeypatch.setattr(wire_folder.posix, "rename", refused)
+        with pytest.raises(LaunchError, match="No space left"):
+            folder.listen()
+        assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_of_a_long_path_has_its_socket_too(tmp_path: Path) -> None:
