@@ -205,8 +205,8 @@ def default_settings(home: str) -> str:
 
 
 def _links(path: str) -> tuple[tuple[str, str], ...]:
-    """Return the links on the way of a path, each with what it leads to."""
-    return tuple((link, os.readlink(link)) for link in walk(path).links)
+    """Return the links on the way of a path, each with where it ends: what is there inside."""
+    return tuple((link, os.path.realpath(link)) for link in walk(path).links)
 
 
 def git_settings(home: str) -> tuple[str, ...]:

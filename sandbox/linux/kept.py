@@ -26,10 +26,11 @@ class Kept:
     Link's settings.  dots: what dot files are looked for by, `sandbox.linux.dot_files.look`'s
     first three, or None where none are closed.  scoped: whether the launcher closes the
     machine's abstract sockets by Landlock; where programs are listed the stage inside does.
-    sockets: folders in which path sockets are masked.  inside: the stage inside, or None:
-    python, script, name, log, places, terminal and learns as `exec_list.Inside` has them, and
-    settings, the JSON that it is given.  run: of a run's plan alone, the program's `environ`,
-    and `tell`, the spec's file that refusals are told with.
+    sockets: folders in which path sockets are masked.  uid: whom it was made for.  inside: the
+    stage inside, or None: python, script, name, log, places, terminal and learns as
+    `exec_list.Inside` has them, and settings, the JSON that it is given.  run: of a
+    run's plan alone, the program's `environ`, and `tell`, the spec's file that refusals are told
+    with.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Kept:
         "scoped",
         "sockets",
         "state",
+        "uid",
         "wire",
     )
 
@@ -61,6 +63,7 @@ class Kept:
         self.home: str = fields["home"]  # type: ignore[assignment]
         self.imports: list[str] = fields["path"]  # type: ignore[assignment]
         self.state: str = fields["state"]  # type: ignore[assignment]
+        self.uid: int = fields["uid"]  # type: ignore[assignment]
         self.dots: tuple[list[str], dict[str, str], list[str]] | None
         self.dots = fields["dots"]  # type: ignore[assignment]
         self.inside: dict[str, Any] | None = fields["inside"]  # type: ignore[assignment]
@@ -157,6 +160,7 @@ def fields_of(plan: "Plan", imports: "tuple[str, ...]") -> "dict[str, object]":
         "home": plan.home,
         "path": list(imports),
         "state": plan.state,
+        "uid": plan.uid,
         "dots": plan.dots and [list(plan.dots.closed), plan.dots.written, list(plan.dots.settings)],
         "scoped": plan.scoped and not _lists(plan),
         "sockets": list(plan.sockets),

@@ -84,6 +84,12 @@ def run(
     of its own; None without one.  Raises LaunchError where the sandbox can't be started (125),
     or the program found (127) or run (126).
     """
+    if kept.uid and posix.geteuid() == 0:
+        # Its walls don't hold root: files of /proc that root alone may write, for one.
+        raise launch_error(
+            "plan", 0, "this command was made by an ordinary user, and its walls are for one: make "
+            "it anew with wrap as root, or run it as that user.",
+        )  # fmt: skip
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # an ignored one would never be waited for
     heeded = [number for number in WATCHED if number not in _ignored()]
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (*heeded, _signal.SIGTTOU))

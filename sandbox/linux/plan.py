@@ -80,6 +80,8 @@ class Plan(Value):
     elsewhere."""
     inside: Inside | None = None
     """The stage inside; None where bubblewrap starts the program itself."""
+    uid: int = 0
+    """Whom it was made for: some walls are for root alone."""
 
     @property
     def logs(self) -> bool:
@@ -129,6 +131,7 @@ def plan(
         sockets=view.read(),
         scoped=isinstance(net, Host) and _has_scopes(facts),
         inside=inside,
+        uid=facts.uid,
     )
 
 

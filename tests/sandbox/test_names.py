@@ -33,7 +33,8 @@ def _no_signal():
 def kept(log: str | None = None, learns: object = None) -> Kept:
     inside = {"log": log, "name": "box", "places": PLACES, "learns": learns}
     fields = {"bwrap": "", "args": [], "copy": [], "check": [], "bpf": "", "wire": None, "port": 0,
-              "home": "", "path": [], "state": "", "dots": None, "scoped": False, "sockets": [],
+              "home": "", "path": [], "state": "", "uid": 0, "dots": None, "scoped": False,
+              "sockets": [],
               "inside": inside}  # fmt: skip
     return Kept(fields)
 

@@ -136,6 +136,15 @@ def test_a_link_to_the_settings_is_in_no_written_folder(installed, who, folder, 
     assert f"write names {folder}/work, and a link in {folder}/work leads to" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root and another")
+def test_root_runs_no_command_that_was_made_for_another(installed, people):
+    command = installed.wrapped(people["user"], ["true"])
+    assert lnk.run(people["user"], command).returncode == 0
+    done = lnk.run(people["root"], command)
+    assert done.returncode == 125
+    assert "made by an ordinary user, and its walls are for one: make it anew" in done.stderr
+
+
 # -- streams ---------------------------------------------------------------------------------
 
 
