@@ -97,7 +97,7 @@ _BLOCKS |= typed(
         ),
         "mid_conv_system": known("cache_control", content=CONTENT),
         # Where another model went on: the answer's turn goes back as it came.
-        "fallback": Known({"from": _HOP, "to": _HOP}),
+        "fallback": Known({"from": _HOP, "to": _HOP, "trigger": ANY}),
         "tool_addition": known("cache_control", tool=_CHANGED_TOOL),
         "tool_removal": known("cache_control", tool=_CHANGED_TOOL),
     }

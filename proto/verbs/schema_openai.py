@@ -249,10 +249,13 @@ _ITEMS = typed(
             outputs=Each(typed({"logs": known("logs"), "image": known(url=Inline())})),
         ),
         "image_generation_call": known(
-            "id status revised_prompt size quality background", result=Inline(bare=True)
+            "id status revised_prompt size quality background action output_format svg_usage error",
+            result=Inline(bare=True),
         ),
         "mcp_list_tools": known("id server_label tools error"),
-        "mcp_call": known("id arguments name server_label output error status"),
+        "mcp_call": known(
+            "id arguments name server_label output error status approval_request_id"
+        ),
         "item_reference": known("id"),
         "compaction": known("id encrypted_content"),
         "additional_tools": known("id role", tools=RESPONSES_TOOLS),
@@ -286,6 +289,6 @@ def responses(names: str = "", **shapes: Shape) -> Known:
     )
 
 
-OPENAI_RESPONSES = responses()
+OPENAI_RESPONSES = responses(image=known("context_compression"))
 XAI_RESPONSES = responses(search_parameters=ServerSide())
 GROQ_RESPONSES = responses()

@@ -166,7 +166,8 @@ OBJECTS = frozenset(
         "codeExecutionResult", "content", "documentMetadata", "error", "executableCode",
         "logprobs", "mediaProcessing", "mediaResolution", "partMetadata",
         "pending_safety_checks", "reasoning_details", "results", "speechMetadata",
-        "spreadsheetMetadata", "summary", "toolCall", "toolResponse", "tools", "videoMetadata",
+        "spreadsheetMetadata", "summary", "svg_usage", "toolCall", "toolResponse", "tools",
+        "videoMetadata",
     }
 )  # fmt: skip
 """The fields of no further shape that may hold objects; every other is text or numbers."""
