@@ -319,7 +319,8 @@ def test_a_servers_hints_are_shown_as_its_own_word():
     assert "it changes nothing" in text
     assert "it destroys nothing" in text
     assert "twice" not in text
-    assert "its title" not in text_of('{"name":"f"}', hint='{"annotations":7,"title":7}')
+    for untitled in ('{"annotations":7,"title":7}', '{"annotations":{"readOnlyHint":true}}'):
+        assert "its title" not in text_of('{"name":"f"}', hint=untitled)
     long = text_of('{"name":"f"}', hint=json.dumps({"annotations": {"title": "t" * 999}}))
     assert "t" * 201 not in long
 
