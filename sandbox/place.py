@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 40
 """How much of a refused value a message shows."""
+NUMBER_MAX_BITS = 256
+"""Of a number that is shown: more than SHOWN_MAX digits hold."""
 
 
 class Bases:
@@ -97,6 +99,8 @@ def shown(value: object) -> str:
             return "true" if value else "false"
         case str():
             return _quoted(value if len(value) <= SHOWN_MAX else value[:SHOWN_MAX] + "...")
+        case int() if value.bit_length() > NUMBER_MAX_BITS:
+            return "so long a number"  # Python doesn't print one of 4,300 digits, as 0x… can be
         case int() | float():
             return repr(value)[:SHOWN_MAX]
         case NotJson():

@@ -303,6 +303,10 @@ def test_a_key_pasted_where_its_place_belongs_is_never_shown(text: str):
         ("[files]\n[files]", "spec:2: spec: isn't TOML: Cannot declare"),
         ("x = 1\nx = 2", "spec:2: spec: isn't TOML: Cannot overwrite a value"),
         ("x = " + "9" * 5000, "spec: holds a number too long for any key"),
+        (
+            f"[network]\nper_minute = 0x{'f' * 5000}",
+            "spec:2: network.per_minute: so long a number isn't a limit; it is 1 to 1000000",
+        ),
         ("x = " + "[" * 100_000, "spec: is nested too deeply"),
         ("x" * (SPEC_MAX_BYTES + 1), f"spec: is longer than {SPEC_MAX_BYTES} bytes"),
     ],
