@@ -11,6 +11,7 @@ import re
 
 from proto.verbs.shapes import (
     ANY,
+    PLAIN,
     Each,
     Inline,
     Known,
@@ -60,7 +61,8 @@ _DECLARATION = _both(
 _GENERATION = _both(
     "temperature topP topK candidateCount maxOutputTokens stopSequences responseLogprobs logprobs"
     " presencePenalty frequencyPenalty seed responseMimeType responseModalities mediaResolution"
-    " speechConfig thinkingConfig imageConfig enableEnhancedCivicAnswers audioTimestamp",
+    " speechConfig thinkingConfig imageConfig enableEnhancedCivicAnswers audioTimestamp"
+    " audioTranscriptionConfig",
     responseSchema=Schema(),
     responseJsonSchema=Schema(),
     _responseJsonSchema=Schema(),
@@ -76,6 +78,7 @@ _FIELDS: dict[str, Shape] = {
     "safetySettings": ANY,
     "labels": ANY,
     "serviceTier": ANY,
+    "continuationToken": PLAIN,
     "store": ANY,
     "cachedContent": Refused("content that is kept at the provider can bring tools with it"),
 }

@@ -151,8 +151,8 @@ ANY, PLAIN = Anything(), Plain()
 OBJECTS = frozenset(
     {
         # settings that are objects
-        "audio", "cache_control", "citations", "client_metadata", "context_management",
-        "compaction", "diagnostics", "embedContentConfig", "environment",
+        "audio", "audioTranscriptionConfig", "cache_control", "citations", "client_metadata",
+        "context_management", "compaction", "diagnostics", "embedContentConfig", "environment",
         "functionCallingConfig", "guardrails", "image_config", "imageConfig", "labels",
         "logit_bias", "metadata", "moderation", "prompt_cache_breakpoint", "prompt_cache_options",
         "provider", "reasoning", "retrievalConfig", "safetySettings", "skills", "speechConfig",
