@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 KEY_CHARS = 32
 
 
+class Made(str):
+    """A secret that a wrap has made: it gives way to one that its name has by then."""
+
+    __slots__ = ()
+
+
 def new_key() -> str:
     """Return a new key or placeholder: letters and digits that nobody can guess."""
     alphabet = LETTERS + DIGITS

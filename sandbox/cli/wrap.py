@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from sandbox.cli.flags import Flag, UsageError, describe, read_flags
+from sandbox.cli.flags import Flag, Flags, UsageError, describe, read_flags
 from sandbox.confinement import Proxied, Proxy, Reaching, WrapRequest
 from sandbox.errors import LaunchError, SpecError
 from sandbox.exits import has_login
@@ -58,7 +58,16 @@ def main(words: list[str]) -> int:
         return 0
     if "--json" in flags and "--explain" not in flags:
         raise UsageError("--json says how --explain prints: write --explain --json.")
-    request = completed(read_request(read_input()))
+    asked = read_request(read_input())
+    try:
+        return _wrapped(completed(asked), flags)
+    except FileExistsError:
+        # Another wrap of this name has made the secret of its routes meanwhile: it is ours too.
+        return _wrapped(completed(asked), flags)
+
+
+def _wrapped(request: WrapRequest, flags: Flags) -> int:
+    """Print what a request asks for; raise FileExistsError as `write` does."""
     if request.unwalled is not None:
         from sandbox.cli.wrap_apart import wrap_unwalled
 
@@ -107,7 +116,10 @@ def _make_reached(request: WrapRequest) -> None:
 
 
 def write(request: WrapRequest, name: str, state: str) -> None:
-    """Write what a kept command needs: the last thing that can be refused, and all we write."""
+    """Write what a kept command needs: the last thing that can be refused, and all we write.
+
+    Raises FileExistsError, having written no routes, where their new secret isn't the name's.
+    """
     State(state).folder("log")
     unmark(State(state), name)
     proxy = proxy_of(request)
@@ -120,13 +132,18 @@ def write(request: WrapRequest, name: str, state: str) -> None:
 
 
 def _write_routes(proxy: Proxy, name: str, state: str) -> None:
-    from sandbox.routes_file import routes_file, secret_file, text_of
+    from sandbox.routes_file import Made, kept_secret, routes_file, secret_file, text_of
 
     assert proxy.caller is not None, "routes come with their caller's key"
     folder = State(state)
-    folder.write(text_of(proxy.caller, proxy.routes), os.path.basename(routes_file(state, name)))
     if proxy.secret is not None:
-        folder.write(proxy.secret.encode(), os.path.basename(secret_file(state, name)))
+        is_made = isinstance(proxy.secret, Made)
+        if is_made and kept_secret(folder, name) is not None:
+            raise FileExistsError
+        path = secret_file(state, name)
+        new = is_made and not os.path.lexists(path)  # a damaged one is replaced
+        folder.write(proxy.secret.encode(), os.path.basename(path), new=new)
+    folder.write(text_of(proxy.caller, proxy.routes), os.path.basename(routes_file(state, name)))
 
 
 def proxy_of(request: WrapRequest) -> Proxy | None:
@@ -173,13 +190,13 @@ def with_secret(request: WrapRequest) -> WrapRequest:
     if proxy is None or not proxy.routes or proxy.secret is not None:
         return request
     from sandbox.mounts import needs_secret
-    from sandbox.routes_file import kept_secret, new_key
+    from sandbox.routes_file import Made, kept_secret, new_key
 
     if not needs_secret(proxy.routes):
         return request
     made = request.unwalled or request.confinement
     assert made is not None
-    secret = kept_secret(State(settings_folder()), made.name) or new_key()
+    secret = kept_secret(State(settings_folder()), made.name) or Made(new_key())
     return _with_proxy(request, replaced(proxy, secret=secret))
 
 

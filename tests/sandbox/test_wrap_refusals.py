@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sandbox import routes_file
 from sandbox.cli import main as cli
 from sandbox.confinement import WrapRequest
 from sandbox.kinds import ARGUMENT_MAX_BYTES
+from sandbox.state import State
 from sandbox.table import keys_of
 from tests.sandbox.malformed import ROOT, cases, reached
 
@@ -222,6 +224,30 @@ def wrapped(
     status, out, err = run(text.encode(), capsys, monkeypatch, *flags)
     assert (status, err) == (0, "")
     return out
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_wraps_that_make_a_names_secret_at_once_print_the_same(
+    lnk_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, late: bool
+):
+    """Neither finds one as it begins.  late: nor just before it writes its own."""
+    proxy = {"upstream": "direct", "dir": "/srv/wire", "hosts": [], "caller": "c" * 32,
+             "routes": [{"kind": "local", "port": 11434}]}  # fmt: skip
+    confinement = {**PLAIN, "net": {"proxied": {"proxy": proxy, "ports": []}}}
+    first = json.loads(wrapped(confinement, capsys, monkeypatch))["env"]
+    file = lnk_home / "sandbox" / "box.url-secret"
+    kept, looks = routes_file.kept_secret, iter([None, None] if late else [None])
+
+    def looked(state: State, name: str) -> str | None:
+        return next(looks, kept(state, name))
+
+    monkeypatch.setattr(routes_file, "kept_secret", looked)
+    if late:
+        secret, there = file.read_text(), os.path.lexists
+        monkeypatch.setattr("os.path.lexists", lambda path: path != str(file) and there(path))
+    assert json.loads(wrapped(confinement, capsys, monkeypatch))["env"] == first
+    if late:
+        assert file.read_text() == secret
 
 
 def test_a_request_is_answered_by_one_object_of_argv_and_env(
