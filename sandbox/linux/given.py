@@ -104,7 +104,10 @@ def arguments_of(
             found += [b"--setenv", name, value]
     if len(found) > ARGUMENTS_MAX - 16:
         raise launch_error(
-            "arguments", E2BIG, "there are too many variables and folders to pass on."
+            "arguments",
+            E2BIG,
+            "there are too many variables and folders to pass on "
+            f"(bubblewrap takes {ARGUMENTS_MAX} words): unset some, or name fewer.",
         )
     return found
 

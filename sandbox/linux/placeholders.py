@@ -166,8 +166,16 @@ class Journal:
 
     def _listen(self, name: str) -> int:
         made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-        # By the folder's descriptor: a socket's address holds no more than 108 bytes.
-        made.bind(f"/proc/self/fd/{self._folder}/{name}.sock")
+        try:
+            # By the folder's descriptor: a socket's address holds no more than 108 bytes.
+            made.bind(f"/proc/self/fd/{self._folder}/{name}.sock")
+        except OSError as error:
+            made.close()
+            raise _error(
+                error.errno or 0,
+                f"Link's settings: {self.path} takes no socket ({error.strerror}): have LNK_HOME "
+                "name a folder on a disk of this machine's own.",
+            ) from None
         made.listen(0)
         posix.chmod(f"{name}.sock", 0o600, dir_fd=self._folder)  # whatever the umask
         return made.detach()

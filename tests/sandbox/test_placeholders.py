@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import errno
 import fcntl
@@ -14,6 +15,7 @@ import socket
 import stat
 import subprocess
 import time
+import types
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -114,6 +116,22 @@ def test_what_a_process_has_too_many_open_for_is_no_race(begin, work, monkeypatc
         monkeypatch.undo()
     journal.sweep()
     assert journal_of(journal.settings) == ["lock"]
+
+
+def test_settings_on_a_disk_without_sockets_are_refused_with_their_cure(
+    settings, work, monkeypatch
+):
+    class Refused(_socket.socket):
+        def bind(self, *_: object) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    fake = types.SimpleNamespace(**{**vars(_socket), "socket": Refused})
+    journal = Journal(settings)
+    with journal.locked():
+        monkeypatch.setattr(placeholders, "_socket", fake)
+        with pytest.raises(LaunchError, match="have LNK_HOME name a folder on a disk"):
+            journal.begin({f"{work}/.git": FOLDER}, [])
+    assert everything(work) == []
 
 
 def test_the_journal_is_the_users_alone(begin, settings, work):
