@@ -148,7 +148,8 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     the peer hasn't read yet (RFC 9112 §9.6).  A side that isn't open is closed.
 
     `broken`: a reset ends it in place of the FIN, so that the peer can tell that what it
-    heard was cut short.  Until `by`, or its own end, it may still take what is on the way.
+    heard was cut short.  It may still take what is on the way: until `by`, or its own end once
+    it has all.  What never leaves is off the counts of the `Ending` that is logged next.
     """
 
     side: Side

@@ -390,10 +390,14 @@ class SimShell:
             if not command.broken:
                 socket.outgoing.finish()
             socket.incoming.drop()
-            while not socket.incoming.readable:
+            while not socket.incoming.readable or self._is_under_way(socket, command):
                 yield
             self._outside.shut(command.side, reset=command.broken)
         return Closed(self._reactor.now)
+
+    def _is_under_way(self, socket: Socket, command: Close) -> bool:
+        """Tell whether a reset would destroy what the peer is yet to take, and may."""
+        return command.broken and socket.outgoing.pending and not socket.incoming.broken
 
     def _splice(self, command: Splice) -> Job:
         held = {CLIENT: command.to_client, UPSTREAM: command.to_upstream}

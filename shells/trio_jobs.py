@@ -60,7 +60,7 @@ from shells.joint import Joint
 from shells.reasons import reason_for
 from shells.sides import prepare
 from shells.splice import Broken, Plumbing
-from shells.unsent import unsent, without_unsent
+from shells.unsent import LOOK_AGAIN_S, is_under_way, unsent, without_unsent
 from shells.workers import Workers
 
 DRAINS_A_TURN = 4
@@ -148,6 +148,8 @@ class Jobs(ABC):
         "_due",
         "_joint",
         "_journal",
+        "_never_down",
+        "_never_up",
         "_shared",
         "_truncated",
         "_try_at",
@@ -165,6 +167,7 @@ class Jobs(ABC):
         self._truncated = False
         self._due = self._try_at = 0.0
         self._up = self._down = 0  # what the pending command has moved
+        self._never_up = self._never_down = 0  # what resets have kept from leaving
 
     @abstractmethod
     def run(self) -> None:
@@ -190,25 +193,31 @@ class Jobs(ABC):
         assert end is not None, f"the {side.value} side isn't open"
         return end
 
-    def _shut(self, side: Side, *, reset: bool = False) -> int:
-        """Close a side; return how many bytes a reset keeps from leaving."""
+    def _shut(self, side: Side, *, reset: bool = False) -> None:
+        """Close a side; what a reset keeps from leaving is off the call's last line."""
         if side is CLIENT:
             end, self._client = self._client, None
         else:
             end, self._upstream = self._upstream, None
+        never = 0
         if end is not None:
             with suppress(OSError):  # close(2) may tell of bytes that never arrived
-                return end.hang_up(reset=reset)
-        return 0
+                never = end.hang_up(reset=reset)
+        if side is CLIENT:
+            self._never_down += never
+        else:
+            self._never_up += never
 
     # -- commands -----------------------------------------------------------------------
 
     def _log(self, command: Log) -> Logged:
         now, record = monotonic(), command.record
-        if self._truncated and isinstance(record, Ending):
-            never_up = self._shut(UPSTREAM, reset=True)  # nothing more is said to it
-            never_down = unsent(self._client.sock) if self._client is not None else 0
-            record = without_unsent(record, never_up, never_down)
+        if isinstance(record, Ending):
+            if self._truncated:
+                self._shut(UPSTREAM, reset=True)  # nothing more is said to it
+                self._never_down += unsent(self._client.sock) if self._client is not None else 0
+            record = without_unsent(record, self._never_up, self._never_down)
+            self._never_up = self._never_down = 0
         if not self._journal.write(record, now):
             self._cause = self._cause or Cause.UNLOGGED
         return Logged(now)
@@ -310,6 +319,9 @@ class Jobs(ABC):
                     end.sock.shutdown(socket.SHUT_WR)
                 end.watch()
                 yield from self._drain(end)
+                while command.broken and is_under_way(end.sock):
+                    self._try_at = min(command.by, monotonic() + LOOK_AGAIN_S)
+                    yield False
             self._shut(command.side, reset=command.broken)
         return Closed(monotonic())
 

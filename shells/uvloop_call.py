@@ -67,7 +67,7 @@ from shells.joint import Joint
 from shells.reasons import reason_for
 from shells.sides import Secure, prepare, truncates
 from shells.splice import Broken, Plumbing
-from shells.unsent import unsent, without_unsent
+from shells.unsent import LOOK_AGAIN_S, is_under_way, unsent, without_unsent
 from shells.workers import Workers
 
 COMMANDS_A_TURN = 32
@@ -161,6 +161,8 @@ class Conversation:
         "_ended",
         "_fin_sent",
         "_journal",
+        "_never_down",
+        "_never_up",
         "_on_end",
         "_shared",
         "_timer",
@@ -181,6 +183,7 @@ class Conversation:
         self._journal = Journal(shared.env)
         self._doing: Dialling | Joint | Lookup | Handshake | None = None
         self._up = self._down = 0  # what the pending Send has sent
+        self._never_up = self._never_down = 0  # what resets have kept from leaving
         self._fin_sent = False
         self._cause: Cause | None = None
         self._to_the_last = False
@@ -279,13 +282,19 @@ class Conversation:
         assert end is not None, f"the {side.value} side isn't open"
         return end
 
-    def _shut(self, side: Side, *, reset: bool = False) -> int:
-        """Close a side; return how many bytes a reset keeps from leaving."""
+    def _shut(self, side: Side, *, reset: bool = False) -> None:
+        """Close a side; what a reset keeps from leaving is off the call's last line."""
         if side is CLIENT:
             end, self._client = self._client, None
         else:
             end, self._upstream = self._upstream, None
-        return end.hang_up(reset=reset) if end is not None else 0
+        if end is None:
+            return
+        never = end.hang_up(reset=reset)
+        if side is CLIENT:
+            self._never_down += never
+        else:
+            self._never_up += never
 
     # -- waiting ------------------------------------------------------------------------
 
@@ -451,10 +460,12 @@ class Conversation:
 
     def _log(self, command: Log) -> Logged:
         now, record = monotonic(), command.record
-        if self._truncated and isinstance(record, Ending):
-            never_up = self._shut(UPSTREAM, reset=True)  # nothing more is said to it
-            never_down = unsent(self._client.sock) if self._client is not None else 0
-            record = without_unsent(record, never_up, never_down)
+        if isinstance(record, Ending):
+            if self._truncated:
+                self._shut(UPSTREAM, reset=True)  # nothing more is said to it
+                self._never_down += unsent(self._client.sock) if self._client is not None else 0
+            record = without_unsent(record, self._never_up, self._never_down)
+            self._never_up = self._never_down = 0
         if not self._journal.write(record, now):
             self._cause = self._cause or Cause.UNLOGGED
         return Logged(now)
@@ -483,7 +494,11 @@ class Conversation:
         end = self._client if command.side is CLIENT else self._upstream
         if end is None:
             return Closed(now)
-        if self._drained(end, fin=not command.broken) or command.by <= now:
+        over = self._drained(end, fin=not command.broken)
+        if over and now < command.by and command.broken and is_under_way(end.sock):
+            self._wait(min(command.by, now + LOOK_AGAIN_S))
+            return None
+        if over or command.by <= now:
             self._shut(command.side, reset=command.broken)
             self._fin_sent = False
             return Closed(now)

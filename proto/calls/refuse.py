@@ -87,14 +87,15 @@ def end_badly(
     heard = bool(status) or (ledger.answered and not cancelled)
     if heard and ledger.due:
         heard = yield from _send_due(ledger, by)
+    cut = ledger.answered and ledger.until_close
+    if cut:  # before the last line, which doesn't count what the reset keeps from leaving
+        closed = yield Close(CLIENT, by if heard else ledger.now + limits.parting_s, broken=True)
+        ledger.now = closed.now
     pause = ledger.pause(error)
     if pause is not None:
         yield pause
     yield ledger.fail(error, status)
-    if ledger.answered and ledger.until_close:
-        yield Close(CLIENT, by if heard else ledger.now + limits.parting_s, broken=True)
-        return
-    if not heard:
+    if cut or not heard:
         return
     if status:
         words = answer_for(error, method, more=more)

@@ -447,8 +447,8 @@ def test_a_client_that_is_told_of_the_end_by_the_connection_s_is_told_of_a_cut_b
         receive(UPSTREAM, CHUNKED_OK + heard),
         send(down=OLD_OK + b"hello", heed=(CLIENT,)),
         (Receive(BOTH, PIECE_BYTES, 101.0), event),
-        ending(len(OLD_UP), len(OLD_OK) + 5, reason),
         goes(Close(CLIENT, 1.0 + grace_s, broken=True), 1.0),
+        ending(len(OLD_UP), len(OLD_OK) + 5, reason),
     ]
     assert not call(get(version="1.0"), book)[0]
 

@@ -384,6 +384,13 @@ def broken_close(talk: Talk) -> Script[None]:
     yield from talk.ask(Close(CLIENT, talk.soon, broken=True))
 
 
+def broken_close_of_an_ended(talk: Talk) -> Script[None]:
+    """The same, of a client that has ended and not read yet."""
+    yield from talk.ask(Receive((CLIENT,), 1, talk.by))
+    yield from send_all(talk, b"half")
+    yield from talk.ask(Close(CLIENT, talk.by, broken=True))
+
+
 def late_broken_close(talk: Talk) -> Script[None]:
     """The same, at a deadline that has passed, once the client has heard all."""
     yield from send_all(talk, b"half")

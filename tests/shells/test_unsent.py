@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from proto.policy.records import Ending
 from shells.sides import hang_up, prepare
-from shells.unsent import hold_back, unsent, without_unsent
+from shells.unsent import hold_back, is_under_way, unsent, without_unsent
 
 ENDING = Ending("connect", "example.com", 22, 100_000_000, 10, 1.0, "the wire is stopped")
 
@@ -94,3 +94,19 @@ def test_of_what_is_no_tcp_nothing_is_known() -> None:
         ours.setblocking(False)
         fill(ours)
         assert unsent(ours) == 0
+
+
+def test_what_is_under_way_is_so_until_the_peer_has_it_or_has_gone() -> None:
+    ours, theirs = connected()
+    with ours, theirs:
+        assert not is_under_way(ours)
+        fill(ours)
+        ours.shutdown(socket.SHUT_RD)
+        assert is_under_way(ours)
+        hang_up(theirs, reset=True)
+        assert not is_under_way(ours)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        fill(ours)
+        assert not is_under_way(ours)  # what a unix socket has taken its peer has
