@@ -136,7 +136,7 @@ def test_a_link_to_the_settings_is_in_no_written_folder(installed, who, folder, 
     assert f"write names {folder}/work, and a link in {folder}/work leads to" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root and another")
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be two users")
 def test_root_runs_no_command_that_was_made_for_another(installed, people):
     command = installed.wrapped(people["user"], ["true"])
     assert lnk.run(people["user"], command).returncode == 0
@@ -184,7 +184,10 @@ def test_what_could_be_opened_anew_is_told_apart(monkeypatch, mode, number, term
     assert launcher._could_be_opened_anew(0) is judged
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/loop0") or os.geteuid() != 0, reason="needs a disk")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/loop0") or os.geteuid() != 0,
+    reason="kernel: no disk that may be opened",
+)
 def test_a_disk_that_is_given_to_be_read_is_refused(installed, people):
     command = installed.wrapped(people["root"], ["true"])
     with open("/dev/loop0", "rb") as disk:
