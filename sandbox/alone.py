@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -9,16 +10,23 @@ import stat
 class NotAlone(Exception):
     """Somebody else may read or write the file, or it is none; says what to do, behind its path."""
 
-    def __init__(self) -> None:
-        super().__init__("isn't a file of yours alone: chmod 600 it")
+    def __init__(self, why: str = "isn't a file of yours alone: chmod 600 it") -> None:
+        super().__init__(why)
 
 
 def read_alone(path: str, most: int) -> bytes:
     """Return a file's first bytes, at most `most`.  Raises OSError, NotAlone."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise NotAlone("is a link: name the file that it leads to") from None
     try:
         about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o77:
+        if not stat.S_ISREG(about.st_mode):
+            raise NotAlone("is no file: name one that holds it")
+        if about.st_uid != os.geteuid() or about.st_mode & 0o77:
             raise NotAlone
         return os.read(file, most)
     finally:

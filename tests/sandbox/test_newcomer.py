@@ -471,3 +471,22 @@ def test_a_question_is_answered_on_a_terminal_that_is_no_session_s(
     assert child.wait() == 0
     os.close(ours)
     assert state.read("questions", "abcde.answer") == b"yes"
+
+
+def test_a_file_of_ones_own_is_refused_for_what_it_is(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "exit").write_text("http://me:word@127.0.0.1:3128")
+    (tmp_path / "exit").chmod(0o640)
+    (tmp_path / "link").symlink_to("exit")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for name, said in (
+        ("exit", "isn't a file of yours alone: chmod 600 it."),
+        ("link", "is a link: name the file that it leads to."),
+        ("pipe", "is no file: name one that holds it."),
+        (".", "is no file: name one that holds it."),
+        ("gone", "can't be opened: No such file or directory."),
+    ):
+        flags = ["--listen", "127.0.0.1:0", "--any-host", "--upstream-file", f"{tmp_path}/{name}"]
+        with pytest.raises(UsageError) as caught:
+            run("proxy", *flags)
+        assert caught.value.message.startswith("--upstream-file: the exit's login: ")
+        assert caught.value.message.endswith(f" {said}")
