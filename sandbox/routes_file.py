@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 
+from sandbox.errors import SandboxError
 from sandbox.kinds import DIGITS, LETTERS, made_of
 from sandbox.route import dump_route
+from sandbox.table import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sandbox.handed import HandedRoutes
     from sandbox.route import Route
     from sandbox.state import State
 
@@ -52,6 +55,42 @@ def kept_secret(state: State, name: str) -> str | None:
     """Return the secret that a sandbox's addresses have had; None where there is none."""
     found = (state.read(os.path.basename(secret_file("", name))) or b"").decode("ascii", "replace")
     return found if 16 <= len(found) <= 64 and made_of(LETTERS + DIGITS)(found) else None
+
+
+def as_kept(
+    routes: tuple[Route, ...], caller: str, settings: str, name: str
+) -> tuple[tuple[Route, ...], str]:
+    """Return a sandbox's routes and their caller's key, as far as both are like those it has had.
+
+    A command that was kept holds their placeholders: with new ones it would be refused.
+    """
+    kept = _kept_routes(settings, name)
+    if kept is None:
+        return routes, caller
+    held = {_which(route): getattr(route, "placeholder", "") for route in kept.routes}
+    made = []
+    for route in routes:
+        placeholder = held.get(_which(route), "")
+        if len(placeholder) == KEY_CHARS and made_of(LETTERS + DIGITS)(placeholder):
+            route = replaced(route, placeholder=placeholder)
+        made.append(route)
+    return tuple(made), kept.caller
+
+
+def _which(route: Route) -> tuple[str, str]:
+    """Return what tells a route from the others of its sandbox that have a placeholder."""
+    return route.kind, getattr(route, "provider", getattr(route, "name", ""))
+
+
+def _kept_routes(settings: str, name: str) -> HandedRoutes | None:
+    from sandbox.handed import HandedRoutes
+    from sandbox.state import State
+
+    try:
+        data = State(settings).read(os.path.basename(routes_file(settings, name)))
+        return None if data is None else HandedRoutes.read(data)
+    except (SandboxError, OSError):
+        return None  # `wrap` says what is wrong with them, or writes others
 
 
 def head_of(caller: str) -> bytes:

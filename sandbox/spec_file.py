@@ -158,7 +158,8 @@ def confinement_of(
 
     name: the sandbox's; None is the spec's file's.  proxy_dir: the folder of its proxy's
     sockets; None is one of that name in Link's settings.  A spec's file that the sandbox could
-    write is among what it reads, and so read only.  Raises SpecError where the spec,
+    write is among what it reads, and so read only.  Placeholders are those that commands of the
+    name which were kept have, where there are any.  Raises SpecError where the spec,
     however it was made, has a key that is malformed or not built yet.
     """
     spec = _checked(spec)
@@ -172,7 +173,7 @@ def confinement_of(
         hide=spec.files.hide,
         commands=_programs(spec),
         developer_tools=spec.macos.developer_tools,
-        net=_net(spec, proxy_dir or _proxy_dir(named)),
+        net=_net(spec, named, proxy_dir),
     )
 
 
@@ -196,7 +197,7 @@ def unwalled_of(
     """Return a spec's proxy without its wall; see `confinement_of`."""
     spec = _checked(spec)
     named = name or _name_of(spec)
-    proxy = _proxy(spec, proxy_dir or _proxy_dir(named))
+    proxy = _proxy(spec, named, proxy_dir)
     return Unwalled(name=named, proxy=proxy, pointed=pointed)
 
 
@@ -218,31 +219,31 @@ def _proxy_dir(name: str) -> str:
     return os.path.join(settings_folder(), "sandbox", "proxy", name)
 
 
-def _net(spec: Spec, proxy_dir: str) -> Net:
+def _net(spec: Spec, name: str, proxy_dir: str | None) -> Net:
     match spec.mode:
         case "host":
             return Host(ports=(), localhost=True)
         case "proxy":
-            return Proxied(proxy=_proxy(spec, proxy_dir), ports=spec.localhost.ports)
+            return Proxied(proxy=_proxy(spec, name, proxy_dir), ports=spec.localhost.ports)
     if spec.localhost.ports:
-        return Loopback(ports=spec.localhost.ports, dir=proxy_dir)
+        return Loopback(ports=spec.localhost.ports, dir=proxy_dir or _proxy_dir(name))
     return Closed()
 
 
-def _proxy(spec: Spec, proxy_dir: str) -> Proxy:
+def _proxy(spec: Spec, name: str, proxy_dir: str | None) -> Proxy:
     from sandbox.spec_routes import has_routes, routes_of
 
     routes: tuple[Route, ...] = ()
     caller = None
     if has_routes(spec):
-        from sandbox.routes_file import new_key
+        from sandbox.routes_file import as_kept, new_key
 
-        routes, caller = routes_of(spec), new_key()
+        routes, caller = as_kept(routes_of(spec), new_key(), settings_folder(), name)
     return Proxy(
         routes=routes,
         caller=caller,
         upstream=spec.network.upstream,
-        dir=proxy_dir,
+        dir=proxy_dir or _proxy_dir(name),
         serve=spec.localhost.serve,
         hosts=spec.internet.hosts,
         tcp=spec.internet.tcp,

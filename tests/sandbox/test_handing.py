@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from sandbox.cli.handing import told_of
+from sandbox.client import Confinement, Proxied, Proxy, Unwalled
 from sandbox.errors import SandboxError
 from sandbox.handed import RunWith
+from sandbox.route import Model, Secret
+from sandbox.routes_file import text_of
 from sandbox.spec import Spec
+from sandbox.state import State
 
 SPEC = """\
 [models]
@@ -81,3 +85,29 @@ def test_another_variable_and_another_secret_stand_beside_the_spec(spec: Spec) -
     variables = made["variables"]
     assert isinstance(variables, dict)
     assert {"SERVICE_URL", "SERVICE_KEY", "ANTHROPIC_BASE_URL", "LNK_SECRET_GITHUB"} <= {*variables}
+
+
+def test_a_confinement_of_a_name_has_the_placeholders_that_its_kept_commands_have(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LNK_HOME", str(tmp_path / "lnk"))
+
+    def made(name: str) -> Proxy:
+        net = Confinement.of(spec, name=name).net
+        assert isinstance(net, Proxied)
+        return net.proxy
+
+    first = made("box")
+    assert first != made("box"), "nothing is kept yet"
+    assert first.caller is not None
+    kept = text_of(first.caller, first.routes)
+    State(str(tmp_path / "lnk")).write(kept, "box.routes.json")
+    assert made("box") == first == Unwalled.of(spec, name="box").proxy
+    assert not {*placeholders(made("other"))} & {*placeholders(first)}
+    for damaged in (b"", b"{", kept.replace(placeholders(first)[0].encode(), b"short-one")):
+        State(str(tmp_path / "lnk")).write(damaged, "box.routes.json")
+        assert placeholders(made("box"))[0] != placeholders(first)[0]
+
+
+def placeholders(proxy: Proxy) -> list[str]:
+    return [route.placeholder for route in proxy.routes if isinstance(route, Model | Secret)]
