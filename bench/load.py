@@ -101,7 +101,7 @@ class Load:
         (etc / "hosts").write_text(f"127.0.0.1 localhost\n{HOST} {NAME}\n")
         for side in (self.network.client, self.network.server):
             command = ["ip", "netns", "exec", side, "sysctl", "-q", "-w", *_KERNEL]
-            subprocess.run(command, check=True, capture_output=True, timeout=20)
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
 
     def _start_server(self) -> subprocess.Popen[str]:
         words = ["serve", HOST, str(FIRST_PORT), str(PORTS)]
@@ -132,6 +132,6 @@ class Load:
 def _compile(program: str) -> None:
     source = str(Path(__file__).with_suffix(".c"))
     try:
-        subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True, timeout=60)
+        subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True, timeout=150)
     except FileNotFoundError:
         raise Missing("gcc", "gcc") from None

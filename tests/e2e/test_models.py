@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.marks import start_of
 from tests.e2e import model_clients
 from tests.e2e.model_clients import Providers, Sdks
 from tests.e2e.model_doubles import PIECES, TEXT, USAGE, Double
@@ -151,7 +152,7 @@ def test_what_the_answers_took_is_published_while_the_wire_lives(
     def living() -> list[dict[str, Any]]:
         """Read the files of bridges that run: one that was killed leaves its own to be swept."""
         told = [json.loads(file.read_text()) for file in folder.glob("*.tokens.json")]
-        return [each for each in told if os.path.exists(f"/proc/{each['pid']}")]
+        return [each for each in told if start_of(each["pid"]) == each["start"]]
 
     def look() -> None:
         seen.extend(living())

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -37,6 +37,7 @@ from proto.policy.records import Allowed, Ending, Record, Refusal
 from proto.script import Script
 from shells import uvloop_call, uvloop_shell
 from shells.env import INTERNAL_ERROR
+from shells.splice import BUFFER_BYTES
 from shells.uvloop_shell import serve
 from shells.workers import Workers
 from tests.shells import single
@@ -170,21 +171,25 @@ def test_sixteen_tunnels_are_exact_both_ways_at_once(tunnels: Tunnels, world: Wo
 def test_stalled_readers_cost_no_memory_and_lose_no_byte(tunnels: Tunnels) -> None:
     pairs = [tunnels.open() for _ in range(16)]
     block = bytes(256 * 1024)
-    before = resident_bytes()
     sent = []
-    for _, server in pairs:
-        server.setblocking(False)
-        count = stuck = 0
-        while count < 64 * MIB and stuck < 50:  # nobody reads: the sender must come to a halt
-            try:
-                count += server.send(block)
-                stuck = 0
-            except BlockingIOError:
-                stuck += 1
-                threading.Event().wait(0.002)
-        assert count < 64 * MIB
-        sent.append(count)
-    assert resident_bytes() - before < 8 * MIB
+    tracemalloc.start()
+    try:
+        for _, server in pairs:
+            server.setblocking(False)
+            count = stuck = 0
+            while count < 64 * MIB and stuck < 50:  # nobody reads: the sender must come to a halt
+                try:
+                    count += server.send(block)
+                    stuck = 0
+                except BlockingIOError:
+                    stuck += 1
+                    threading.Event().wait(0.002)
+            assert count < 64 * MIB
+            sent.append(count)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < len(pairs) * BUFFER_BYTES + MIB
     for (client, server), count in zip(pairs, sent, strict=True):
         server.close()
         assert count_all(client) == count
@@ -195,11 +200,6 @@ def count_all(sock: socket.socket) -> int:
     while data := sock.recv(MIB):
         count += len(data)
     return count
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def test_a_small_word_passes_while_another_tunnel_is_busy(tunnels: Tunnels) -> None:
