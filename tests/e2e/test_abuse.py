@@ -34,8 +34,10 @@ BAD = (
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n",  # refused
 )
-HEALTHY_WITHIN_S = 8.0
-"""Far above what a healthy call takes, below every deadline of a bad one (10 s at least)."""
+HEALTHY_WITHIN_S = 2.0
+"""Far above what a healthy call takes, far below every deadline of a bad one."""
+LATE_MOST = 2
+"""Of thirty calls: a machine that is busy with others may be late with so many."""
 
 
 def healthy_call(proxy: Proxy) -> float:
@@ -69,7 +71,7 @@ def test_two_hundred_bad_clients_delay_nobody_and_leave_nothing(
         healthy_call(proxy)
         before, memory = proxy.descriptors(), proxy.rss_kib()
         bad: list[socket.socket] = []
-        slowest = 0.0
+        took: list[float] = []
         for number in range(200):
             sock = proxy.connect()
             sock.setblocking(False)
@@ -78,13 +80,13 @@ def test_two_hundred_bad_clients_delay_nobody_and_leave_nothing(
             if data:
                 sock.send(data)
             if number % 20 == 0:
-                slowest = max(slowest, healthy_call(proxy))
+                took.append(healthy_call(proxy))
         for _ in range(20):  # trickle, a byte each, and make healthy calls between
             for sock in bad[:: len(BAD)]:
                 with contextlib.suppress(ConnectionError):  # its time was up
                     sock.send(b"C")
-            slowest = max(slowest, healthy_call(proxy))
-        assert slowest < HEALTHY_WITHIN_S
+            took.append(healthy_call(proxy))
+        assert sum(each >= HEALTHY_WITHIN_S for each in took) <= LATE_MOST, took
         for number, sock in enumerate(bad):
             if number % 2:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
