@@ -337,7 +337,7 @@ def test_a_question_is_answered_on_a_terminal_that_is_nobodys_own(installed, ord
                 said, pages = "", pages + 1
         assert pages == 4
         os.write(control, b"y\n")
-        assert answers.wait(30) == 0
+        assert answers.wait(lnk.LONG_S) == 0
         answers.stdout.close()
         assert asker.stdout
         assert asker.stdout.read() == "yes\n"

@@ -115,7 +115,7 @@ def tried(
 ) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
     """Return what became of each try in one sandbox, and how its run ended."""
     keys.setdefault("commands", {"only": ONLY})
-    done = lnk.run(who, command_of(installed, who, folder, names, **keys), timeout=lnk.LONG_S)
+    done = lnk.run(who, command_of(installed, who, folder, names, **keys), timeout=280)
     assert done.returncode == 0, done.stderr
     return outcome(done), done
 
