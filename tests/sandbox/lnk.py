@@ -117,6 +117,8 @@ def popen(who: Account, argv: Sequence[str], **more: object) -> subprocess.Popen
 
 def made_anew(path: str, mode: int = 0o777) -> None:
     """Make a folder; what a try before has left there goes."""
+    if os.path.islink(path):
+        os.unlink(path)
     shutil.rmtree(path, ignore_errors=True)
     os.mkdir(path, mode)
 

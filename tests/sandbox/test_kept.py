@@ -79,7 +79,7 @@ def test_no_program_starts_beside_a_proxy_whose_folder_is_open_to_others(install
                    "net": {"proxied": {"proxy": proxy, "ports": []}}}  # fmt: skip
     asked = json.dumps({"confinement": confinement, "argv": ["echo", "ran"]})
     command = json.loads(installed.run(ordinary, "wrap", input=asked).stdout)["argv"]
-    os.mkdir(wire)
+    lnk.made_anew(wire)
     os.chown(wire, ordinary.uid, ordinary.gid)
     said = f"lnk sandbox: the proxy's dir: {wire} is open to others: run chmod 700 on it.\n"
     for mode, code, out, err in ((0o755, 125, "", said), (0o700, 0, "ran\n", "")):

@@ -387,12 +387,12 @@ def test_a_run_leaves_no_folder_behind(
 def test_a_folder_that_is_open_to_others_ends_the_sandbox(
     installed: lnk.Installed, who: lnk.Account, folder: str
 ) -> None:
-    os.mkdir(f"{folder}-wire", 0o755)
-    os.chmod(f"{folder}-wire", 0o755)
-    os.chown(f"{folder}-wire", who.uid, who.gid)
     proxy = {"upstream": "direct", "dir": f"{folder}-wire", "hosts": []}
     net = {"proxied": {"proxy": proxy, "ports": []}}
     made = installed.wrap(who, ["/bin/sleep", "60"], net=net)
+    os.mkdir(f"{folder}-wire", 0o755)  # wrap would refuse it too
+    os.chmod(f"{folder}-wire", 0o755)
+    os.chown(f"{folder}-wire", who.uid, who.gid)
     done = lnk.run(who, made["argv"], environ=made["env"])
     assert done.returncode == 125
     assert "run chmod 700 on it" in done.stderr
