@@ -17,7 +17,9 @@ Rules that every script keeps and every shell may count on:
 7. A side that isn't open is one only to `Close`; naming it elsewhere is a bug.
 8. Both sides are closed at the script's end as it left them: with a FIN; with a reset
    where the last `Splice` didn't end, or the last `Receive` or `Send` failed for another
-   reason than its deadline, so that what was cut short never looks complete.
+   reason than its deadline, so that what was cut short never looks complete.  The upstream
+   side of a cancelled call is reset with its `Ending`: megabytes that a kernel has taken
+   must not go on to a slow server after a stop.
 """
 
 from __future__ import annotations

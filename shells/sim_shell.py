@@ -54,7 +54,7 @@ from proto.events import (
     Sent,
     Spliced,
 )
-from proto.policy.records import Allowed, Paused, Record
+from proto.policy.records import Allowed, Ending, Paused, Record
 from proto.script import Call, Script
 from shells.sides import truncates
 from shells.sim_fate import Fate
@@ -98,6 +98,7 @@ class SimShell:
         self._outside = Outside(world, self._reactor, self._fate.signalled)
         self._deadline: float | None = None
         self._truncated = False
+        self._cancelled_once = False
         self._up = self._down = 0
         self._log: list[Record] = []
         self._performed: list[Performed] = []
@@ -141,6 +142,7 @@ class SimShell:
         fault = self._fate.fault(number, command)
         event = self._until_answered(command, self._job(command, fault))
         self._truncated = truncates(command, event, self._truncated)
+        self._cancelled_once |= isinstance(event, Cancelled)
         self._performed.append(Performed(command, event, at))
         return event
 
@@ -436,6 +438,8 @@ class SimShell:
 
     def _write(self, command: Log) -> Job:
         """Write a record; it takes its moment, in which a cancel may land and must not be lost."""
+        if self._cancelled_once and isinstance(command.record, Ending):
+            self._outside.shut(UPSTREAM, reset=True)
         if not self._world.log_full:
             self._log.append(command.record)
         elif isinstance(command.record, Allowed):

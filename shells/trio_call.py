@@ -84,6 +84,7 @@ class Conversation(Jobs):
             event = await self._perform(command)
             if self._truncated or type(event) in NO_RESULT:
                 self._truncated = truncates(command, event, self._truncated)
+                self._cancelled_once |= type(event) is Cancelled
             call.answer(event)
             del event  # or what it brought is held twice while the next command waits
             performed += 1

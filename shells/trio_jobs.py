@@ -142,6 +142,7 @@ class Jobs(ABC):
     """
 
     __slots__ = (
+        "_cancelled_once",
         "_cause",
         "_client",
         "_down",
@@ -165,6 +166,7 @@ class Jobs(ABC):
         self._joint: Joint | None = None  # of the pending Splice
         self._cause: Cause | None = None
         self._truncated = False
+        self._cancelled_once = False
         self._due = self._try_at = 0.0
         self._up = self._down = 0  # what the pending command has moved
         self._never_up = self._never_down = 0  # what resets have kept from leaving
@@ -213,8 +215,9 @@ class Jobs(ABC):
     def _log(self, command: Log) -> Logged:
         now, record = monotonic(), command.record
         if isinstance(record, Ending):
-            if self._truncated:
+            if self._truncated or self._cancelled_once:
                 self._shut(UPSTREAM, reset=True)  # nothing more is said to it
+            if self._truncated:
                 self._never_down += unsent(self._client.sock) if self._client is not None else 0
             record = without_unsent(record, self._never_up, self._never_down)
             self._never_up = self._never_down = 0

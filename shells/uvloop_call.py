@@ -153,6 +153,7 @@ class Conversation:
 
     __slots__ = (
         "_call",
+        "_cancelled_once",
         "_cause",
         "_client",
         "_doing",
@@ -188,6 +189,7 @@ class Conversation:
         self._cause: Cause | None = None
         self._to_the_last = False
         self._truncated = False
+        self._cancelled_once = False
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = float("inf")
@@ -251,6 +253,7 @@ class Conversation:
                 return False
             if self._truncated or type(event) in NO_RESULT:
                 self._truncated = truncates(command, event, self._truncated)
+                self._cancelled_once |= type(event) is Cancelled
             if self._doing is not None:
                 self._give_up()
             self._up = self._down = 0
@@ -461,8 +464,9 @@ class Conversation:
     def _log(self, command: Log) -> Logged:
         now, record = monotonic(), command.record
         if isinstance(record, Ending):
-            if self._truncated:
+            if self._truncated or self._cancelled_once:
                 self._shut(UPSTREAM, reset=True)  # nothing more is said to it
+            if self._truncated:
                 self._never_down += unsent(self._client.sock) if self._client is not None else 0
             record = without_unsent(record, self._never_up, self._never_down)
             self._never_up = self._never_down = 0

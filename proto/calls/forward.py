@@ -11,7 +11,7 @@ from proto.calls.exchange import Exchange
 from proto.calls.ledger import Ledger
 from proto.calls.limits import PIECE_BYTES, Limits
 from proto.calls.reach import Link, open_upstream
-from proto.calls.refuse import end_badly
+from proto.calls.refuse import end_badly, send_due
 from proto.calls.rewrite import PlainRequest, answer_here, forwards_left
 from proto.codecs.http1 import RequestHead
 from proto.commands import CLIENT, UPSTREAM, Close, Receive, Send
@@ -67,9 +67,11 @@ def _answer_here(ledger: Ledger, head: RequestHead, limits: Limits) -> Script[No
     by = ledger.now + limits.grace_s
     ledger.answered, ledger.due = True, answer_here(head)
     while ledger.due:
-        sent = yield from ledger.ask(Send(by, ledger.due), Sent)
-        ledger.down += sent.to_client
-        ledger.due = ledger.due[sent.to_client :]
+        event = yield from send_due(ledger, by)
+        if isinstance(event, Failed) and event.reason is Reason.TIMED_OUT:
+            raise ClientError("the client stopped reading.")
+        if not isinstance(event, Sent):
+            raise error_for(Send(by, answer_here(head)), event)
     yield ledger.end()
     yield Close(CLIENT, by)
 

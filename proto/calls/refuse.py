@@ -86,7 +86,7 @@ def end_badly(
     by = ledger.now + (limits.parting_s if cancelled else limits.grace_s)
     heard = bool(status) or (ledger.answered and not cancelled)
     if heard and ledger.due:
-        heard = yield from _send_due(ledger, by)
+        heard = isinstance((yield from send_due(ledger, by)), Sent)
     cut = ledger.answered and ledger.until_close
     if cut:  # before the last line, which doesn't count what the reset keeps from leaving
         closed = yield Close(CLIENT, by if heard else ledger.now + limits.parting_s, broken=True)
@@ -105,10 +105,12 @@ def end_badly(
         yield Close(CLIENT, by)
 
 
-def _send_due(ledger: Ledger, by: float) -> Script[bool]:
-    """Send what is due of an answer; tell whether the client has got it whole."""
+def send_due(ledger: Ledger, by: float) -> Script[Sent | Failed | Cancelled]:
+    """Send what is due of an answer, as much as goes by then; the ledger is told how much."""
     event = yield Send(by, to_client=ledger.due)
     assert isinstance(event, Sent | Failed | Cancelled), f"Send answered by {event!r}"
+    gone = event.to_client if isinstance(event, Sent) else event.down
     ledger.now = event.now
-    ledger.down += event.to_client if isinstance(event, Sent) else event.down
-    return isinstance(event, Sent)
+    ledger.down += gone
+    ledger.due = ledger.due[gone:]
+    return event

@@ -12,6 +12,7 @@ from proto.calls.ledger import Ledger
 from proto.calls.limits import PIECE_BYTES, Limits
 from proto.calls.reach import Link
 from proto.calls.refuse import answer_for
+from proto.calls.rewrite import answer_here
 from proto.commands import (
     CLIENT,
     UPSTREAM,
@@ -550,6 +551,28 @@ def test_an_options_that_may_go_no_further_is_answered_here() -> None:
         "Connection: close",
     )
     answered("Max-Forwards: 0", method="OPTIONS", said=said)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (Failed(Reason.TIMED_OUT, 3.0, down=3), "the client stopped reading."),
+        (Failed(Reason.RESET, 3.0, CLIENT, down=3), "the client left: connection reset."),
+    ],
+)
+def test_what_has_gone_of_an_answer_of_ours_is_counted_and_goes_once(
+    event: Failed, reason: str
+) -> None:
+    account = Ledger(1.0, "http", HOST, 80, 1.0)
+    request, _ = plain(get("Max-Forwards: 0", method="OPTIONS"))
+    said = answer_here(request.head)
+    book: Steps = [
+        ALLOW,
+        (Send(1.0 + LIMITS.grace_s, said), event),
+        (Send(3.0 + LIMITS.grace_s, said[3:]), Failed(Reason.TIMED_OUT, 5.0, down=2)),
+        ending(0, 5, reason, at=5.0),
+    ]
+    assert play(forward_call(Link(), account, request, TARGET, LIMITS), book) is False
 
 
 def test_a_trace_that_may_go_no_further_gets_itself_back_without_its_logins() -> None:

@@ -377,6 +377,17 @@ def impatient_close(talk: Talk) -> Script[None]:
     yield from talk.ask(Close(CLIENT, talk.soon))
 
 
+def stopped(talk: Talk) -> Script[None]:
+    """Serve a call that is cancelled, and tell its client."""
+    yield from connect(talk)
+    yield Log(ALLOWED)
+    yield from send_all(talk, b"", b"x")
+    yield from talk.ask(Receive(BOTH, 1, talk.by))
+    yield Log(DONE)
+    yield from send_all(talk, b"503")
+    yield from talk.ask(Close(CLIENT, talk.by))
+
+
 def broken_close(talk: Talk) -> Script[None]:
     """Close a client so that it can tell that what it heard was cut short."""
     yield Receive((CLIENT,), 1, talk.by)
@@ -691,6 +702,19 @@ COMMANDS = [
         script=impatient_close,
         client=(Hear(3), Deaf()),
         due=Due(Saw(b"bye", End.OPEN), notes=("closed", "closed")),
+    ),
+    Conversation(
+        name="a server's part of a cancelled call ends in a reset, its client's in good order",
+        script=stopped,
+        client=(HearEnd(), Leave()),
+        servers={ONE: (Hear(1), Signal("there"), HearEnd())},
+        cancels_on={"there": Cause.STOPPED},
+        due=Due(
+            Saw(b"503", End.FIN),
+            {ONE: (Saw(b"x", End.RESET),)},
+            ("cancelled STOPPED 0 0", "closed"),
+            log=(ALLOWED, DONE),
+        ),
     ),
     Conversation(
         name="a broken close is a reset, once what is on the way has been read",
