@@ -381,7 +381,7 @@ def campaign(proxy: Proxy, ports: Sequence[int]) -> None:
     random.Random(3).shuffle(every)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for outcome in [pool.submit(misbehave, proxy, *each) for each in every]:
-            outcome.result(SOON_S)
+            outcome.result(3 * SOON_S)  # it may wait once to connect, and once to be answered
 
 
 def counted(proxy: Proxy) -> dict[str, int]:

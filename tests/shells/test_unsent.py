@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -26,11 +27,14 @@ def connected() -> tuple[socket.socket, socket.socket]:
 
 
 def fill(sock: socket.socket) -> int:
-    """Send until there is no more room; return how much went in."""
-    count = 0
-    with suppress(BlockingIOError):
-        while True:
-            count += sock.send(bytes(1 << 16))
+    """Send until there is no more room and nothing leaves; return how much went in."""
+    count, still, left = 0, 0, -1
+    while still < 5:
+        with suppress(BlockingIOError):
+            while True:
+                count += sock.send(bytes(1 << 16))
+        still, left = (still + 1, left) if unsent(sock) == left else (0, unsent(sock))
+        threading.Event().wait(0.01)
     return count
 
 
