@@ -87,7 +87,7 @@ def _put(one: dict[str, Any], state: State) -> None:
     if not sys.stdin.isatty():
         print(f"{whole}\nlnk sandbox answer {one['id']} yes|no   ({left:.0f} s left)\n")
         return
-    with _held(one["launcher"]):
+    with _held(one["launcher"], one["pid"]):
         yes = _typed(whole, time.monotonic() + left)
     if yes is None or not asking.answer(state, one["id"], yes=yes):
         print("It waits no more.")
@@ -142,7 +142,7 @@ def _line(until: float) -> bytes | None:
 
 
 @contextmanager
-def _held(launcher: int) -> Iterator[None]:
+def _held(launcher: int, asker: int) -> Iterator[None]:
     """Hold the program that asks still, where it may have this terminal as well.
 
     A run in the background still has it: it could draw another question over its own.
@@ -152,11 +152,21 @@ def _held(launcher: int) -> Iterator[None]:
     if not launcher or terminal_of(launcher) != terminal_of(os.getpid()):
         yield
         return
+    import signal
     import termios
 
     from sandbox.asking import OWN_SCREEN, THEIR_SCREEN
 
-    frozen = Frozen.of(launcher)
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, end)  # else the program would be held for good
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        frozen = Frozen.of(launcher, asker)
+    except OSError:
+        frozen = None  # who asked has ended
     if frozen is None:
         raise SandboxError("the program that asks can't be held still; have it ask again.")
     try:
@@ -164,5 +174,7 @@ def _held(launcher: int) -> Iterator[None]:
         print(OWN_SCREEN, end="", flush=True)
         yield
     finally:
-        print(THEIR_SCREEN, end="", flush=True)
-        frozen.thaw()
+        try:
+            print(THEIR_SCREEN, end="", flush=True)
+        finally:
+            frozen.thaw()

@@ -30,16 +30,19 @@ class Frozen:
         """The signals that waited for each when all had stopped."""
 
     @classmethod
-    def of(cls, launcher: int) -> Frozen | None:
-        """Stop all of the program whose launcher this is; None where that can't be done."""
+    def of(cls, launcher: int, asker: int = 0) -> Frozen | None:
+        """Stop all of the program whose launcher this is; None where that can't be done.
+
+        asker: the process that asks for it, 0 for this one.
+        """
         made = cls()
         begun = time.monotonic()
         while (took := time.monotonic() - begun) < STOPPED_S:
-            stages = {pid: _stage(pid) for pid in program_of(launcher)}
+            stages = {pid: _stage(pid) for pid in program_of(launcher, asker)}
             running = [pid for pid, stage in stages.items() if stage == RUNNING]
             held = not running and (STOPPING not in stages.values() or took > CALL_S)
             # What one started just before it stopped came behind the list.
-            if held and program_of(launcher) <= stages.keys():
+            if held and program_of(launcher, asker) <= stages.keys():
                 made._waited = {pid: _waiting(pid) for pid in made._held}
                 return made
             for pid in running:
@@ -85,12 +88,12 @@ def terminal_of(pid: int) -> int:
         return 0
 
 
-def program_of(launcher: int) -> set[int]:
+def program_of(launcher: int, asker: int = 0) -> set[int]:
     """Return the processes of a launcher's program: all below the sandbox's first.
 
     The launcher's own helpers have no such depth, but for the branch that asks.
     """
-    mine = _ancestors(os.getpid())
+    mine = _ancestors(asker or os.getpid())
     found: set[int] = set()
     for child in _children(launcher):
         if child not in mine:

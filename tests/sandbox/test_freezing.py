@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -18,7 +18,7 @@ from sandbox.linux import freezing
 from sandbox.linux.freezing import Frozen, go_on, program_of
 from tests.sandbox import lnk
 from tests.sandbox.terminal import Terminal
-from tests.sandbox.test_tools import a_box
+from tests.sandbox.test_tools import Box, a_box
 
 BUSY = """\
 import os, subprocess, sys
@@ -223,11 +223,7 @@ os.killpg(0, 9)
         assert box.calls() == ["save"]
 
 
-def test_a_program_in_the_background_cant_draw_over_its_question_either(
-    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
-) -> None:
-    script = """
-import termios
+DRAWS = """
 session = begin()
 print("\\x1b[8m", end="", flush=True)
 subprocess = __import__("subprocess")
@@ -235,27 +231,79 @@ subprocess.Popen([sys.executable, "-c", "while True: print('Type y to go on', fl
 print("ANSWERED", call(session, "save", a=1), flush=True)
 os.killpg(0, 9)
 """
-    with a_box(installed, ordinary, ordinary_folder) as box:
+
+
+@contextmanager
+def answered(
+    installed: lnk.Installed, who: lnk.Account, folder: str
+) -> Iterator[tuple[Terminal, Box]]:
+    """A run in the background of a terminal, on which its question is answered; `pid` is whose."""
+    with a_box(installed, who, folder) as box:
         from tests.sandbox.test_tools import CLIENT
 
-        client = f"{ordinary_folder}/client.py"
+        client = f"{folder}/client.py"
         with open(client, "w") as file:
-            file.write(CLIENT + script)
+            file.write(CLIENT + DRAWS)
         with open(box.spec, "a") as file:
             file.write(f'[files]\nread = ["{client}"]\n')
         run = ["run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3", client]
         answer = shlex.join(installed.argv("answer"))
         words = (
             f"set -m; {shlex.join(installed.argv(*run))} </dev/null &\n"
-            f"until {answer} --json | grep -q text; do sleep 0.1; done; {answer}; wait"
+            f"echo $! >{folder}/run; id=\n"
+            # Another run's may still be there, where nobody has reaped who asked.
+            f"until [ $id ]; do id=$({answer} --json | grep run-$! | cut -d'\"' -f4); done\n"
+            f"sh -c 'echo $$ >{folder}/pid; exec {answer} '$id; wait"
         )
-        with Terminal(ordinary, ["/bin/bash", "-c", words]) as terminal:
+        with Terminal(who, ["/bin/bash", "-c", words]) as terminal:
             terminal.resize(24, 80)
             terminal.read_until("\x1b[?1049h")
-            said = terminal.read_until("[y/N] ")
-            assert '"save"' in said
-            assert "Type y" not in said
-            terminal.type("y\n")
-            after = terminal.read_until("ANSWERED")
-            assert "Type y" not in after.partition("\x1b[?1049l")[0]
+            with open(f"{folder}/run") as file:
+                left = int(file.read())
+            try:
+                yield terminal, box
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(left, signal.SIGTERM)
+                    while True:  # its question waits no more than it does
+                        os.kill(left, 0)
+                        time.sleep(0.05)
+
+
+def stopped_of(box: Box) -> set[str]:
+    """Return which processes outside a sandbox are stopped: its asker, or its tool's server."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().decode().split("\0")
+            ours = box.notes in words or words[-2:] == ["ask", ""]
+            if ours and state(int(pid)) == "T":
+                found.add(" ".join(words))
+    return found
+
+
+def test_a_program_in_the_background_cant_draw_over_its_question_either(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
+) -> None:
+    with answered(installed, ordinary, ordinary_folder) as (terminal, box):
+        said = terminal.read_until("[y/N] ")
+        assert stopped_of(box) == set(), "who asks, and the tool, are no program of the sandbox's"
+        assert '"save"' in said
+        assert "Type y" not in said
+        terminal.type("y\n")
+        after = terminal.read_until("ANSWERED")
+        assert "Type y" not in after.partition("\x1b[?1049l")[0]
         assert box.calls() == ["save"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_goes_on_where_who_answers_is_told_to_end(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str, number: int
+) -> None:
+    with answered(installed, ordinary, ordinary_folder) as (terminal, _):
+        terminal.read_until("[y/N] ")
+        with open(f"{ordinary_folder}/pid") as file:
+            os.kill(int(file.read()), number)
+        terminal.read_until("\x1b[?1049l")
+        terminal.read_until("Type y to go on")
