@@ -84,7 +84,7 @@ class Dialling:
         except OSError as error:
             self._failed(error, now)
             return
-        end = End(self._edges, sock, self._owner, in_datagrams=self._in_datagrams)
+        end = End(self._edges, sock, self._owner, may_have_more=self._in_datagrams)
         end.readable = False  # until an edge tells otherwise: most servers speak second
         self.attempts.append((address, end))
 

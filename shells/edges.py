@@ -53,8 +53,8 @@ class End:
     `readable` and `writable` are false from an EAGAIN to the next edge.  `hung` is true
     once a FIN or an error was reported, `failed` once an error was: after those no
     further edge comes.  `broken` is an error that was met while sending, and which the
-    kernel therefore won't tell a reader again.  `in_datagrams`: a short read doesn't mean
-    that there is no more.
+    kernel therefore won't tell a reader again.  `may_have_more`: a short read doesn't mean
+    that there is no more, for what is left may make no edge: a datagram, or TLS's own end.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class End:
         "broken",
         "failed",
         "hung",
-        "in_datagrams",
+        "may_have_more",
         "owner",
         "readable",
         "sock",
@@ -72,12 +72,12 @@ class End:
     )
 
     def __init__(
-        self, edges: Edges, sock: socket.socket, owner: Owner, *, in_datagrams: bool = False
+        self, edges: Edges, sock: socket.socket, owner: Owner, *, may_have_more: bool = False
     ) -> None:
         self._edges = edges
         self.sock: Stream = sock
         self._tls: Secure | None = None
-        self.in_datagrams = in_datagrams
+        self.may_have_more = may_have_more
         self.owner: Owner | None = owner
         self.readable = self.writable = True
         self.hung = self.failed = False
@@ -109,7 +109,7 @@ class End:
                 self.watch()
             return False
         self.sock = self._tls = tls
-        self.readable = self.writable = True
+        self.readable = self.writable = self.may_have_more = True
         return True
 
     def is_full(self) -> None:

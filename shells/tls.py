@@ -6,8 +6,9 @@ as before, but for splice(2), which can't look inside.
 
 Three things differ from a socket, and are kept from showing.  Bytes may lie decrypted here
 while the kernel has none: a read that gives less than was asked for has met the kernel's
-EAGAIN.  A write counts only once its records have gone whole: until then it is refused, and
-must be offered again.  And an end without TLS's own close is a reset, for anybody on the
+EAGAIN, or an end or an error, which the next read meets again and no edge tells of.  A write
+counts only once its records have gone whole: until then it is refused, and must be offered
+again.  And an end without TLS's own close is a reset, for anybody on the
 way can send a FIN (RFC 8446 §6.1).
 """
 

@@ -260,7 +260,7 @@ class Jobs(ABC):
                 except OSError as error:
                     return Failed(reason_for(error), monotonic(), side)
                 if data:
-                    if len(data) < command.limit and not (end.hung or end.in_datagrams):
+                    if len(data) < command.limit and not (end.hung or end.may_have_more):
                         end.readable = False  # that was all: what comes next makes an edge
                 elif end.broken is not None:
                     return Failed(end.broken, monotonic(), side)

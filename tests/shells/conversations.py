@@ -929,6 +929,15 @@ def secure(talk: Talk, by: float | None = None) -> Script[Event]:
     return (yield from talk.ask(StartTls(SECURE_HOST, talk.by if by is None else by)))
 
 
+def secret_end(talk: Talk) -> Script[None]:
+    """Hear a server's last word inside TLS, which its end is right behind."""
+    yield from secure(talk)
+    yield from send_all(talk, b"", b"x")
+    yield from talk.ask(Receive((CLIENT,), 1, talk.by))
+    for _ in range(3):
+        yield from talk.ask(Receive((UPSTREAM,), 9, talk.by))
+
+
 def secret_talk(talk: Talk) -> Script[None]:
     """Say much and hear much inside TLS, in turns."""
     yield from secure(talk)
@@ -1000,6 +1009,24 @@ BEYOND = [
         secured={ONE: Secured.RIGHT},
         small=True,
         due=Due(Saw(DOWN, End.FIN), {ONE: (Saw(UP, End.FIN),)}, ("secured",)),
+    ),
+    Conversation(
+        name="an end inside TLS is seen right behind what was said, before the connection's own",
+        script=secret_end,
+        client=(Await("ended"), Say(b"c"), HearEnd()),
+        servers={ONE: (Hear(1), Say(b"!"), Fin(), Signal("ended"), HearEnd())},
+        secured={ONE: Secured.RIGHT},
+        due=Due(
+            Saw(b"", End.FIN),
+            {ONE: (Saw(b"x", End.FIN),)},
+            (
+                "secured",
+                "received client b'c'",
+                "received upstream b'!'",
+                "received upstream b''",
+                "received upstream b''",
+            ),
+        ),
     ),
     Conversation(
         name="a send to a slow reader heeds what a server says inside TLS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -136,7 +137,7 @@ class Peer(threading.Thread):
             case Reply(make):
                 self._reply(make)
             case Fin():
-                self._sock.shutdown(socket.SHUT_WR)
+                self._finish()
             case Reset():
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                 self._leave()
@@ -153,6 +154,15 @@ class Peer(threading.Thread):
                 raise AssertionError("only a simulated peer can pause: a test doesn't sleep")
             case _:
                 assert_never(step)
+
+    def _finish(self) -> None:
+        if not isinstance(self._sock, ssl.SSLSocket):
+            self._sock.shutdown(socket.SHUT_WR)
+            return
+        self._sock.settimeout(0)
+        with suppress(ssl.SSLWantReadError):  # TLS's own close is sent, and not waited for
+            self._sock.unwrap()
+        self._sock.settimeout(SOON_S)
 
     def _leave(self) -> None:
         self._sock.close()
@@ -187,6 +197,8 @@ class Peer(threading.Thread):
         except ConnectionResetError:
             self._end = End.RESET
             return b""
+        except ssl.SSLZeroReturnError:  # so it is told to who has said its own end
+            piece = b""
         if not piece:
             self._end = End.FIN
         self._heard += piece
