@@ -122,7 +122,7 @@ def test_one_that_is_to_stop_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, letters: list[str], looks: int
 ) -> None:
     left = list(letters)
-    monkeypatch.setattr(freezing, "program_of", lambda _: {7})
+    monkeypatch.setattr(freezing, "program_of", lambda *_: {7})
     monkeypatch.setattr(freezing, "_letters", lambda _: set(left.pop(0)))
     monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 1 << (signal.SIGSTOP - 1))
     assert Frozen.of(6) is not None
@@ -133,7 +133,7 @@ def test_one_that_stays_in_its_call_for_long_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(freezing, "CALL_S", 0.05)
-    monkeypatch.setattr(freezing, "program_of", lambda _: {7})
+    monkeypatch.setattr(freezing, "program_of", lambda *_: {7})
     monkeypatch.setattr(freezing, "_letters", lambda _: {"R"})
     monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 1 << (signal.SIGSTOP - 1))
     assert Frozen.of(6) is not None
@@ -144,7 +144,7 @@ def test_what_one_started_just_before_it_stopped_is_stopped_too(
 ) -> None:
     lists = [{7}, {7, 8}]
     stopped = {7}
-    monkeypatch.setattr(freezing, "program_of", lambda _: lists.pop(0) if lists[1:] else lists[0])
+    monkeypatch.setattr(freezing, "program_of", lambda *_: lists.pop(0) if lists[1:] else lists[0])
     monkeypatch.setattr(freezing, "_letters", lambda pid: {"T" if pid in stopped else "S"})
     monkeypatch.setattr(freezing, "_waiting", lambda _, **__: 0)
     monkeypatch.setattr(Frozen, "_stop", lambda _, pid: stopped.add(pid))
