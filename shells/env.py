@@ -293,7 +293,8 @@ class Journal:
         record: Record = Refusal("", "", 0, 0, INTERNAL_ERROR)
         if (allowed := self._allowed) is not None:
             seconds = now - self._since
-            record = Ending(allowed.verb, allowed.host, allowed.port, 0, 0, seconds, INTERNAL_ERROR)
+            target = allowed.verb, allowed.host, allowed.port
+            record = Ending(*target, self.up, self.down, seconds, INTERNAL_ERROR)
         try:
             self.write(record, now)
         except Exception as unwritten:  # noqa: BLE001  # perhaps the log is where the bug is

@@ -427,5 +427,7 @@ class Jobs(ABC):
                 yield can_go_on
         finally:
             self._up, self._down = joint.moved
+            self._journal.up += self._up
+            self._journal.down += self._down
             self._joint = None
             joint.abandon()

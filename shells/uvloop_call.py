@@ -262,6 +262,7 @@ class Conversation:
         return False
 
     def _bug(self, error: Exception) -> None:
+        self._give_up()
         self._journal.bug(error, monotonic())
         self._truncated = True
         self._end()
@@ -378,7 +379,10 @@ class Conversation:
         match doing:
             case Joint():
                 doing.abandon()
-                return doing.moved
+                up, down = doing.moved
+                self._journal.up += up
+                self._journal.down += down
+                return up, down
             case Dialling():
                 doing.abandon()
             case Lookup():

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 from collections.abc import Callable
+from time import monotonic
 
 import pytest
+import trio
+import uvloop
 from msgspec.structs import replace
 
-from proto.commands import CLIENT, UPSTREAM, Close, Log, Receive, Send
+from proto.commands import CLIENT, UPSTREAM, Close, Connect, Log, Receive, Send, Splice
 from proto.events import Sent
 from proto.policy.records import Ending
 from proto.script import Script
+from shells.env import INTERNAL_ERROR, Env
 from shells.sim_world import (
     Await,
     Cut,
@@ -25,15 +32,18 @@ from shells.sim_world import (
     Signal,
     Steps,
 )
+from tests.shells import single
 from tests.shells.contract import (
     Conversation,
     Due,
+    MemoryLog,
     Talk,
     over_simulation,
     over_trio,
     over_uvloop,
 )
 from tests.shells.conversations import (
+    ALLOWED,
     CONVERSATIONS,
     DONE,
     DOWN,
@@ -41,6 +51,7 @@ from tests.shells.conversations import (
     broken_close_of_an_ended,
     connect,
 )
+from tests.shells.peers import SOON_S
 
 every_conversation = pytest.mark.parametrize(
     "conversation", CONVERSATIONS, ids=[each.name.replace(" ", "_") for each in CONVERSATIONS]
@@ -104,6 +115,42 @@ def test_a_client_that_has_half_closed_reads_all_before_a_broken_close_s_reset(
     server = Hear(1), Say(b"y"), Signal("go"), HearEnd()
     seen = run(Conversation("", script, Due(Saw(b"", End.RESET)), client, {ONE: server}))
     assert (len(seen.client.data), seen.client.end) == (sent[0], End.RESET)
+
+
+@pytest.mark.parametrize("shell", ["uvloop", "trio"])
+def test_a_call_that_a_bug_ends_counts_what_it_had_carried(shell: str) -> None:
+    ours, program = socket.socketpair()
+    log, said = MemoryLog(full=False), list[str]()
+    env = Env(lookup=lambda _: (), locate=lambda _: (), log=log, say=said.append)
+
+    def script(port: int) -> Script[None]:
+        by = monotonic() + SOON_S
+        yield Connect((ONE,), port, by)
+        yield Log(ALLOWED)
+        yield Send(by, to_client=b"12")
+        yield Splice(b"345", b"up", SOON_S)
+        raise RuntimeError
+
+    def serve(door: socket.socket) -> None:
+        with door.accept()[0] as sock:
+            assert sock.recv(9) == b"up"
+
+    with socket.create_server((ONE, 0)) as door, ours, program:
+        program.shutdown(socket.SHUT_WR)
+        server = threading.Thread(target=serve, args=(door,))
+        server.start()
+        call = script(door.getsockname()[1])
+        if shell == "uvloop":
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(single.by_uvloop(call, ours, env))
+        else:
+            trio.run(single.by_trio, call, ours, env)
+        assert program.recv(9) == b"12345"
+        server.join(SOON_S)
+    last = log.records[-1]
+    assert isinstance(last, Ending)
+    assert (last.up, last.down, last.reason) == (2, 5, INTERNAL_ERROR)
+    assert said
 
 
 @pytest.mark.parametrize("cut", Cut)
