@@ -277,7 +277,8 @@ def stopped_of(box: Box) -> set[str]:
         with suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().decode().split("\0")
-            ours = box.notes in words or words[-2:] == ["ask", ""]
+            asks = words[3:] == [f"{box.installed.folder}/sandbox/cli/kept_start.py", "ask", ""]
+            ours = box.notes in words or asks
             if ours and state(int(pid)) == "T":
                 found.add(" ".join(words))
     return found
