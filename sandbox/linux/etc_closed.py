@@ -64,7 +64,11 @@ def closed_in(folder: str) -> "list[tuple[str, bool]]":
                     continue
                 is_folder = entry.is_dir(follow_symlinks=False)
                 needed = READ_AND_SEARCH if is_folder else READ
-                if entry.stat(follow_symlinks=False).st_mode & needed != needed:
+                try:
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                except FileNotFoundError:
+                    continue  # an editor's, say, that has just been renamed
+                if mode & needed != needed:
                     found.append((entry.path, is_folder))
                 elif is_folder:
                     waiting.append(entry.path)

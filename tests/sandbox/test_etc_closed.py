@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import posix
+import types
 
 import pytest
 
+from sandbox.linux import etc_closed
 from sandbox.linux.etc_closed import closed_in, mask
 from sandbox.linux.etc_files import COPIES_MAX
 from tests.sandbox import lnk
@@ -41,6 +44,30 @@ def test_what_others_may_not_read_is_found_once(settings):
 
 def test_what_is_no_folder_holds_nothing(settings):
     assert closed_in(f"{settings}/plain") == closed_in(f"{settings}/gone") == []
+
+
+class Entries(list):
+    """Entries that were listed before, used as those of scandir are."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+
+def test_what_goes_while_it_is_looked_at_is_passed_over(settings, monkeypatch):
+    def scandir(path):
+        with posix.scandir(path) as entries:
+            found = list(entries)
+        if os.path.exists(f"{settings}/key"):
+            os.unlink(f"{settings}/key")
+        return Entries(found)
+
+    monkeypatch.setattr(etc_closed, "posix", types.SimpleNamespace(scandir=scandir))
+    found = closed_in(settings)
+    assert (f"{settings}/key", False) not in found
+    assert (f"{settings}/groups", False) in found
 
 
 def test_each_has_a_mount_behind_the_one_that_shows_it(settings):
