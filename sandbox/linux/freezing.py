@@ -36,9 +36,9 @@ class Frozen:
         asker: the process that asks for it, 0 for this one.
         """
         made = cls()
-        begun = time.monotonic()
+        begun, passers = time.monotonic(), passers_on(launcher)
         while (took := time.monotonic() - begun) < STOPPED_S:
-            stages = {pid: _stage(pid) for pid in program_of(launcher, asker)}
+            stages = {pid: _stage(pid) for pid in program_of(launcher, asker) | passers}
             running = [pid for pid, stage in stages.items() if stage == RUNNING]
             held = not running and (STOPPING not in stages.values() or took > CALL_S)
             # What one started just before it stopped came behind the list.
@@ -75,7 +75,7 @@ class Frozen:
 
 def go_on(launcher: int) -> None:
     """Let a program go on whose asker was killed before it could."""
-    for pid in program_of(launcher):
+    for pid in program_of(launcher) | passers_on(launcher):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 
@@ -100,6 +100,52 @@ def program_of(launcher: int, asker: int = 0) -> set[int]:
             for first in _children(child):
                 found |= _below(first)
     return found
+
+
+def passers_on(launcher: int) -> set[int]:
+    """Return what hands on to the terminal what the program says (`sandbox.linux.background`).
+
+    It holds up to two pipes full that the program said before it was stopped.  It is a fork of
+    its launcher that reads the launcher's own output; who else reads that is the person's
+    (`lnk sandbox run … | less`).
+    """
+    said = {link for fd in (1, 2) if (link := _link(f"{launcher}/fd/{fd}")).startswith("pipe:")}
+    if not said:
+        return set()
+    words = _words(launcher)
+    return {
+        int(pid)
+        for pid in os.listdir("/proc")
+        if pid.isdigit() and int(pid) != launcher and _words(pid) == words and _holds(pid, said)
+    }
+
+
+def _holds(pid: str, links: set[str]) -> bool:
+    """Tell whether a process reads one of some pipes."""
+    try:
+        return any(
+            _link(f"{pid}/fd/{fd}") in links
+            and not os.stat(f"/proc/{pid}/fd/{fd}", follow_symlinks=False).st_mode & 0o200
+            for fd in os.listdir(f"/proc/{pid}/fd")
+        )
+    except OSError:
+        return False
+
+
+def _link(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{name}")
+    except OSError:
+        return ""
+
+
+def _words(pid: int | str) -> bytes:
+    """Return a process's command line, nothing once it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _below(pid: int) -> set[int]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from sandbox.linux import freezing
-from sandbox.linux.freezing import Frozen, go_on, program_of
+from sandbox.linux.freezing import Frozen, go_on, passers_on, program_of
 from tests.sandbox import lnk
 from tests.sandbox.terminal import Terminal
 from tests.sandbox.test_tools import Box, a_box
@@ -289,12 +289,16 @@ def test_a_program_in_the_background_cant_draw_over_its_question_either(
 ) -> None:
     with answered(installed, ordinary, ordinary_folder) as (terminal, box):
         said = terminal.read_until("[y/N] ")
+        with open(f"{ordinary_folder}/run") as file:
+            passing = passers_on(int(file.read()))
+        assert [state(pid) for pid in passing] == ["T"], "what it said before is drawn later"
         assert stopped_of(box) == set(), "who asks, and the tool, are no program of the sandbox's"
         assert '"save"' in said
         assert "Type y" not in said
         terminal.type("y\n")
         after = terminal.read_until("ANSWERED")
         assert "Type y" not in after.partition("\x1b[?1049l")[0]
+        assert "Type y" in after, "and it goes on"
         assert box.calls() == ["save"]
 
 
