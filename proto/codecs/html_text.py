@@ -34,7 +34,9 @@ _LINES = frozenset(
 _CHARACTER = re.compile(rb"&(?:#([0-9]{1,3})|(amp|apos|gt|lt|nbsp|quot));")
 _NAMED = {b"amp": b"&", b"apos": b"'", b"gt": b">", b"lt": b"<", b"nbsp": b" ", b"quot": b'"'}
 _BEGUN = re.compile(rb"&[#0-9a-z]{0,4}\Z")
-_WORDS = re.compile(rb"[ \t\r\n\f]+|[^ \t\r\n\f]+")
+SPACES = b" \t\r\n\f"
+"""What separates words; bytes.isspace() takes a vertical tab too."""
+_WORDS = re.compile(rb"[%b]+|[^%b]+" % (SPACES, SPACES))
 
 
 class HtmlText:
@@ -102,7 +104,7 @@ class HtmlText:
 
     def _say(self, text: bytes, said: list[bytes]) -> None:
         for word in _WORDS.findall(_CHARACTER.sub(_character, text)):
-            if word.isspace():
+            if word[:1] in SPACES:
                 self._gap = self._gap or b" "
                 continue
             said += (self._gap if self._begun else b"", word)

@@ -186,7 +186,7 @@ def test_commands_and_events_are_frozen_and_have_slots(kind: type[msgspec.Struct
 @pytest.mark.parametrize("kind", [*get_args(Command), *get_args(Event)])
 def test_nothing_in_a_command_or_an_event_can_be_changed_or_lead_back_to_it(kind: type) -> None:
     """They aren't counted for the collector of cycles: what they hold must not make one."""
-    plain = {int, float, bytes, str}
+    plain = {int, float, bool, bytes, str}
     for hint in get_type_hints(kind).values():
         for each in get_args(hint) or (hint,):
             assert (
