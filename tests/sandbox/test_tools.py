@@ -68,10 +68,12 @@ def text(found):
 
 
 class Person:
-    """Whoever answers the questions that wait: each by what `says` has for its call."""
+    """Whoever answers the questions that come: each by what `says` has for its call."""
 
     def __init__(self, installed: lnk.Installed, who: lnk.Account, says: dict[str, str]) -> None:
         self.asked: list[dict[str, Any]] = []
+        self._folder = f"{who.home}/.lnk/sandbox/questions"
+        self._others = self._names()  # of a test that has failed, say
         self._installed, self._who, self._says = installed, who, says
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._answer)
@@ -84,14 +86,17 @@ class Person:
         self._done.set()
         self._thread.join()
 
+    def _names(self) -> set[str]:
+        names = os.listdir(self._folder) if os.path.isdir(self._folder) else ()
+        return {name for name in names if name.endswith(".json")}
+
     def _answer(self) -> None:
-        folder = f"{self._who.home}/.lnk/sandbox/questions"
         while not self._done.wait(0.05):
-            for name in os.listdir(folder) if os.path.isdir(folder) else ():
-                if not name.endswith(".json") or any(f"{q['id']}.json" == name for q in self.asked):
+            for name in self._names() - self._others:
+                if any(f"{q['id']}.json" == name for q in self.asked):
                     continue
                 try:
-                    with open(f"{folder}/{name}") as file:
+                    with open(f"{self._folder}/{name}") as file:
                         one = json.load(file)
                 except FileNotFoundError:
                     continue
