@@ -10,12 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from time import monotonic
 
-import msgspec
 import trio
 
 from proto.commands import (
@@ -24,27 +22,18 @@ from proto.commands import (
     Close,
     Command,
     Connect,
-    Listen,
-    Locate,
-    Log,
     Open,
     Receive,
     Resolve,
     Send,
-    Side,
     Splice,
     StartTls,
 )
 from proto.events import (
-    Cause,
     Closed,
     Connected,
     Event,
     Failed,
-    Listening,
-    Located,
-    Logged,
-    Looked,
     Opened,
     Reason,
     Received,
@@ -52,16 +41,14 @@ from proto.events import (
     Secured,
     Sent,
 )
-from proto.policy.records import Ending
 from shells.dialling import Dialling
-from shells.edges import Edges, End
-from shells.env import Env, Journal, MakeScript
+from shells.edges import End
+from shells.ends import Ends, Surroundings
 from shells.joint import Joint
 from shells.reasons import reason_for
 from shells.sides import prepare
-from shells.splice import Broken, Plumbing
-from shells.unsent import LOOK_AGAIN_S, is_under_way, unsent, without_unsent
-from shells.workers import Workers
+from shells.splice import Broken
+from shells.unsent import LOOK_AGAIN_S, is_under_way
 
 DRAINS_A_TURN = 4
 """A peer that goes on sending to a side that is being closed must not keep the others
@@ -77,20 +64,14 @@ Job = Generator[bool, None, Event]
 """A command under way: yields whether it could go on at once, having let others."""
 
 
-class Shared(msgspec.Struct):
+class Shared(Surroundings, kw_only=True):
     """What the conversations of one `trio.run` share.
 
     `ahead_s` is how far trio's clock is ahead of monotonic(), which is the script's.
     """
 
-    env: Env
-    edges: Edges
-    plumbing: Plumbing
-    workers: Workers
     token: trio.lowlevel.TrioToken
     ahead_s: float
-    open: Callable[[socket.socket, MakeScript], None]
-    """Serves the connections of one more listening socket."""
     again: set[Jobs]
     """Those that could go on at once, and have let others."""
 
@@ -134,46 +115,20 @@ class Lookup:
         self.wake: Callable[[], None] | None = wake
 
 
-class Jobs(ABC):
-    """The sides of one connection, and a job or an answer for each command.
+class Jobs(Ends):
+    """A job or an answer for each command of one connection.
 
     `_due` is when the pending command is late, `_try_at` when its job is to go on at the
     latest; a job sets both before it first yields.
     """
 
-    __slots__ = (
-        "_cancelled_once",
-        "_cause",
-        "_client",
-        "_down",
-        "_due",
-        "_joint",
-        "_journal",
-        "_never_down",
-        "_never_up",
-        "_shared",
-        "_truncated",
-        "_try_at",
-        "_up",
-        "_upstream",
-    )
+    __slots__ = ("_due", "_joint", "_try_at")
+    _shared: Shared
 
     def __init__(self, shared: Shared, client: socket.socket) -> None:
-        self._shared = shared
-        self._client: End | None = End(shared.edges, client, self)
-        self._upstream: End | None = None
-        self._journal = Journal(shared.env)
+        super().__init__(shared, client)
         self._joint: Joint | None = None  # of the pending Splice
-        self._cause: Cause | None = None
-        self._truncated = False
-        self._cancelled_once = False
         self._due = self._try_at = 0.0
-        self._up = self._down = 0  # what the pending command has moved
-        self._never_up = self._never_down = 0  # what resets have kept from leaving
-
-    @abstractmethod
-    def run(self) -> None:
-        """Let the pending job go on: there is news for it.  Doesn't raise."""
 
     def carried(self) -> tuple[int, int]:
         """Return the bytes that the present call has carried up and down."""
@@ -187,62 +142,7 @@ class Jobs(ABC):
         side = UPSTREAM if isinstance(command, LATE_OUTSIDE) else None
         return Failed(Reason.TIMED_OUT, monotonic(), side, self._up, self._down)
 
-    # -- sides --------------------------------------------------------------------------
-
-    def _side(self, side: Side) -> End:
-        """Return a side that is open; a script that uses another has a bug."""
-        end = self._client if side is CLIENT else self._upstream
-        assert end is not None, f"the {side.value} side isn't open"
-        return end
-
-    def _shut(self, side: Side, *, reset: bool = False) -> None:
-        """Close a side; what a reset keeps from leaving is off the call's last line."""
-        if side is CLIENT:
-            end, self._client = self._client, None
-        else:
-            end, self._upstream = self._upstream, None
-        never = 0
-        if end is not None:
-            with suppress(OSError):  # close(2) may tell of bytes that never arrived
-                never = end.hang_up(reset=reset)
-        if side is CLIENT:
-            self._never_down += never
-        else:
-            self._never_up += never
-
     # -- commands -----------------------------------------------------------------------
-
-    def _log(self, command: Log) -> Logged:
-        now, record = monotonic(), command.record
-        if isinstance(record, Ending):
-            if self._truncated or self._cancelled_once:
-                self._shut(UPSTREAM, reset=True)  # nothing more is said to it
-            if self._truncated:
-                self._never_down += unsent(self._client.sock) if self._client is not None else 0
-            record = without_unsent(record, self._never_up, self._never_down)
-            self._never_up = self._never_down = 0
-        if not self._journal.write(record, now):
-            self._cause = self._cause or Cause.UNLOGGED
-        return Logged(now)
-
-    def _look(self) -> Looked:
-        return Looked(self._journal.look(), monotonic())
-
-    def _locate(self, command: Locate) -> Event:
-        try:
-            return Located(self._shared.env.locate(command.addresses), monotonic())
-        except OSError as error:
-            return Failed(reason_for(error), monotonic())
-
-    def _listen(self, command: Listen) -> Event:
-        inside = self._shared.env.inside
-        assert inside is not None, "there is no network of the sandbox's own"
-        try:
-            listener = inside.listener(command.address, command.port)
-            self._shared.open(listener, inside.script_at(command.address, command.port))
-        except OSError as error:
-            return Failed(reason_for(error), monotonic())
-        return Listening(monotonic())
 
     def _receive(self, command: Receive) -> Job:
         self._due = self._try_at = command.by
@@ -286,31 +186,6 @@ class Jobs(ABC):
             for side in command.heed:
                 self._side(side).watch()
             yield False
-
-    def _push(self, side: Side, data: bytes) -> bool:
-        """Send what is left of one buffer of a `Send`; tell whether it has gone whole."""
-        if not data:
-            return False
-        end = self._side(side)
-        before = sent = self._down if side is CLIENT else self._up
-        try:
-            while sent < len(data):
-                sent += end.sock.send(memoryview(data)[sent:] if sent else data)
-        except BlockingIOError:
-            end.is_full()
-        except OSError as error:
-            raise Broken(side, error) from None
-        finally:
-            counters = self._shared.env.counters
-            if side is CLIENT:
-                self._down = sent
-                counters.down += sent - before
-                self._journal.down += sent - before
-            else:
-                self._up = sent
-                counters.up += sent - before
-                self._journal.up += sent - before
-        return sent == len(data)
 
     def _close(self, command: Close) -> Job:
         """Send a FIN unless a reset is due, and drop what the peer says until its own."""

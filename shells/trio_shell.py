@@ -84,14 +84,14 @@ class Shell:
         self._env = env
         self._dispatching = trio.CancelScope()
         self._shared = Shared(
-            env,
-            Edges(self),
-            Plumbing(),
-            Workers(),
-            trio.lowlevel.current_trio_token(),
-            trio.current_time() - monotonic(),
-            self.open,
-            set(),
+            env=env,
+            edges=Edges(self),
+            plumbing=Plumbing(),
+            workers=Workers(),
+            token=trio.lowlevel.current_trio_token(),
+            ahead_s=trio.current_time() - monotonic(),
+            open=self.open,
+            again=set(),
         )
         self._running: set[Conversation] = set()
         self._one_ended = trio.Event()

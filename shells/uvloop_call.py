@@ -19,8 +19,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import assert_never
 
-import msgspec
-
 from proto.commands import (
     CLIENT,
     UPSTREAM,
@@ -35,7 +33,6 @@ from proto.commands import (
     Receive,
     Resolve,
     Send,
-    Side,
     Splice,
     StartTls,
 )
@@ -47,10 +44,6 @@ from proto.events import (
     Connected,
     Event,
     Failed,
-    Listening,
-    Located,
-    Logged,
-    Looked,
     Opened,
     Reason,
     Received,
@@ -58,17 +51,16 @@ from proto.events import (
     Secured,
     Sent,
 )
-from proto.policy.records import Ending
 from proto.script import Call
 from shells.dialling import Dialling
-from shells.edges import Edges, End
-from shells.env import Env, Journal, MakeScript
+from shells.edges import End
+from shells.ends import Ends, Surroundings
+from shells.env import MakeScript
 from shells.joint import Joint
 from shells.reasons import reason_for
 from shells.sides import Secure, prepare, truncates
-from shells.splice import Broken, Plumbing
-from shells.unsent import LOOK_AGAIN_S, is_under_way, unsent, without_unsent
-from shells.workers import Workers
+from shells.splice import Broken
+from shells.unsent import LOOK_AGAIN_S, is_under_way
 
 COMMANDS_A_TURN = 32
 """A script whose peers are always ready must not keep the others from theirs."""
@@ -86,16 +78,10 @@ AT_ONCE = Log, Locate, Listen, Look
 """Commands that don't wait, and so are never answered by a cancel."""
 
 
-class Shared(msgspec.Struct):
+class Shared(Surroundings, kw_only=True):
     """What the conversations of one loop share."""
 
     loop: asyncio.AbstractEventLoop
-    env: Env
-    edges: Edges
-    plumbing: Plumbing
-    workers: Workers
-    open: Callable[[socket.socket, MakeScript], None]
-    """Serves the connections of one more listening socket."""
     swept_until: float = 0.0
     """Deadlines before this have timers; later ones will get theirs by a sweep."""
 
@@ -148,48 +134,30 @@ class Handshake:
         self.tls = tls
 
 
-class Conversation:
+class Conversation(Ends):
     """One connection from a client, and what its script has opened."""
 
     __slots__ = (
         "_call",
-        "_cancelled_once",
-        "_cause",
-        "_client",
         "_doing",
-        "_down",
         "_due",
         "_ended",
         "_fin_sent",
-        "_journal",
-        "_never_down",
-        "_never_up",
         "_on_end",
-        "_shared",
         "_timer",
         "_to_the_last",
-        "_truncated",
-        "_up",
-        "_upstream",
     )
+    _shared: Shared
 
     def __init__(
         self, shared: Shared, client: socket.socket, on_end: Callable[[Conversation], None]
     ) -> None:
-        self._shared = shared
+        super().__init__(shared, client)
         self._on_end = on_end
-        self._client: End | None = End(shared.edges, client, self)
-        self._upstream: End | None = None
         self._call: Call | None = None
-        self._journal = Journal(shared.env)
         self._doing: Dialling | Joint | Lookup | Handshake | None = None
-        self._up = self._down = 0  # what the pending Send has sent
-        self._never_up = self._never_down = 0  # what resets have kept from leaving
         self._fin_sent = False
-        self._cause: Cause | None = None
         self._to_the_last = False
-        self._truncated = False
-        self._cancelled_once = False
         self._ended = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = float("inf")
@@ -277,28 +245,6 @@ class Conversation:
         if self._timer is not None:
             self._timer.cancel()
         self._on_end(self)
-
-    # -- sides --------------------------------------------------------------------------
-
-    def _side(self, side: Side) -> End:
-        """Return a side that is open; a script that uses another has a bug."""
-        end = self._client if side is CLIENT else self._upstream
-        assert end is not None, f"the {side.value} side isn't open"
-        return end
-
-    def _shut(self, side: Side, *, reset: bool = False) -> None:
-        """Close a side; what a reset keeps from leaving is off the call's last line."""
-        if side is CLIENT:
-            end, self._client = self._client, None
-        else:
-            end, self._upstream = self._upstream, None
-        if end is None:
-            return
-        never = end.hang_up(reset=reset)
-        if side is CLIENT:
-            self._never_down += never
-        else:
-            self._never_up += never
 
     # -- waiting ------------------------------------------------------------------------
 
@@ -439,63 +385,6 @@ class Conversation:
             self._side(side).watch()
         self._wait(command.by)
         return None
-
-    def _push(self, side: Side, data: bytes) -> bool:
-        """Send what is left of one buffer of a `Send`; tell whether it has gone whole."""
-        if not data:
-            return False
-        end = self._side(side)
-        before = sent = self._down if side is CLIENT else self._up
-        try:
-            while sent < len(data):
-                sent += end.sock.send(memoryview(data)[sent:] if sent else data)
-        except BlockingIOError:
-            end.is_full()
-        except OSError as error:
-            raise Broken(side, error) from None
-        finally:
-            counters = self._shared.env.counters
-            if side is CLIENT:
-                self._down = sent
-                counters.down += sent - before
-                self._journal.down += sent - before
-            else:
-                self._up = sent
-                counters.up += sent - before
-                self._journal.up += sent - before
-        return sent == len(data)
-
-    def _log(self, command: Log) -> Logged:
-        now, record = monotonic(), command.record
-        if isinstance(record, Ending):
-            if self._truncated or self._cancelled_once:
-                self._shut(UPSTREAM, reset=True)  # nothing more is said to it
-            if self._truncated:
-                self._never_down += unsent(self._client.sock) if self._client is not None else 0
-            record = without_unsent(record, self._never_up, self._never_down)
-            self._never_up = self._never_down = 0
-        if not self._journal.write(record, now):
-            self._cause = self._cause or Cause.UNLOGGED
-        return Logged(now)
-
-    def _look(self) -> Looked:
-        return Looked(self._journal.look(), monotonic())
-
-    def _locate(self, command: Locate) -> Event:
-        try:
-            return Located(self._shared.env.locate(command.addresses), monotonic())
-        except OSError as error:
-            return Failed(reason_for(error), monotonic())
-
-    def _listen(self, command: Listen) -> Event:
-        inside = self._shared.env.inside
-        assert inside is not None, "there is no network of the sandbox's own"
-        try:
-            listener = inside.listener(command.address, command.port)
-            self._shared.open(listener, inside.script_at(command.address, command.port))
-        except OSError as error:
-            return Failed(reason_for(error), monotonic())
-        return Listening(monotonic())
 
     def _close(self, command: Close) -> Event | None:
         now = monotonic()

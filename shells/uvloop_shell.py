@@ -86,7 +86,14 @@ class Shell:
     def __init__(self, loop: asyncio.AbstractEventLoop, env: Env) -> None:
         self._loop = loop
         self._env = env
-        self._shared = Shared(loop, env, Edges(loop), Plumbing(), Workers(), self.open)
+        self._shared = Shared(
+            loop=loop,
+            env=env,
+            edges=Edges(loop),
+            plumbing=Plumbing(),
+            workers=Workers(),
+            open=self.open,
+        )
         self._running: set[Conversation] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._none_left: asyncio.Event | None = None
