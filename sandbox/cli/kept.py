@@ -95,5 +95,5 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox.linux.kept import Kept
-    from sandbox.linux.launcher import Serve
+    from sandbox.linux.running import Serve
     from sandbox.linux.socket_maker import Doors

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from sandbox.cli.handing import Handed
     from sandbox.confinement import Confinement
     from sandbox.linux.facts import Facts
-    from sandbox.linux.launcher import Serve
     from sandbox.linux.own import Own
     from sandbox.linux.plan import Plan
+    from sandbox.linux.running import Serve
     from sandbox.linux.socket_maker import Doors
     from sandbox.spec import Spec
 
@@ -380,7 +380,7 @@ def isolate(own: Own) -> None:
 
     A person's `sys.path` may hold the very folder that the sandbox is given.
     """
-    from sandbox.cli.kept_start import Ours
+    from sandbox.finder import Ours
 
     library = os.path.dirname(os.__file__)
     kept = [f for f in sys.path if f == library or f.startswith(f"{library}/lib-dynload")]

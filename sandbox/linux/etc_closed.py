@@ -6,13 +6,11 @@ an administrator has put into it (a private key beside the certificates, a passw
 So it is looked through at each start, and what others may not read has a mount over it.  A link is
 left: what it leads to is judged where it lies.
 
-Imported at a start by root, so it imports no `os`.
+Imported at a start by root, so it imports no `os`, and what it covers things with once there is
+something to cover.
 """
 
 import posix
-
-from sandbox.linux.dot_mounts import Layout, inserted
-from sandbox.linux.walk import inside
 
 READ, READ_AND_SEARCH = 0o004, 0o005
 
@@ -30,9 +28,15 @@ def mask(
         for at, one in enumerate(arguments)
         if one == "--ro-bind" and str(arguments[at + 2]).startswith(within)
     ]
+    found = [one for folder in folders for one in closed_in(folder)]
+    if not found:
+        return arguments
+    from sandbox.linux.dot_mounts import Layout, inserted
+    from sandbox.linux.walk import inside
+
     mounts: dict[str, list[str | list[str]]] = {}
     ends: list[str | list[str]] = []
-    for path, is_folder in [found for one in folders for found in closed_in(one)]:
+    for path, is_folder in found:
         if any(inside(path, one) for one in named):
             continue
         if is_folder:
@@ -56,7 +60,7 @@ def closed_in(folder: str) -> "list[tuple[str, bool]]":
     while waiting:
         try:
             entries = posix.scandir(waiting.pop())
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # it is no folder, or has just gone
         with entries:
             for entry in entries:

@@ -13,7 +13,6 @@ import posix
 from fcntl import F_GETFL, fcntl
 
 from sandbox.linux.given import said
-from sandbox.linux.libc import MFD_CLOEXEC, MFD_NOEXEC_SEAL
 
 INPUT_MAX_BYTES = 256 << 20
 """It takes memory as long as the sandbox runs; who has more hands it over by a pipe."""
@@ -63,6 +62,8 @@ def _fill(made: int, fd: int) -> None:
 
 
 def _memory() -> int:
+    from sandbox.linux.libc import MFD_CLOEXEC, MFD_NOEXEC_SEAL
+
     try:
         return posix.memfd_create("input", MFD_CLOEXEC | MFD_NOEXEC_SEAL)
     except OSError as error:

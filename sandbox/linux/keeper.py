@@ -119,14 +119,18 @@ def _do(after: "After") -> None:
 
 
 def first_process(info: int) -> int:
-    """Return the sandbox's pid 1 as bubblewrap tells it, by its number here; 0 for none."""
+    """Return the sandbox's pid 1 as bubblewrap tells it, by its number here; 0 for none.
+
+    It is the first that is told, and bubblewrap is let get on with the rest: each piece of it
+    that somebody waits for has its reader woken.
+    """
     said = b""
-    while b"}" not in said:
+    while b"," not in said and b"}" not in said:
         data = posix.read(info, INFO_MAX_BYTES)
         if not data:
             return 0
         said += data
-    told = read_json(said.decode())
+    told = read_json(said.replace(b"}", b",").partition(b",")[0].decode() + "}")
     return int(told["child-pid"]) if isinstance(told, dict) else 0
 
 
