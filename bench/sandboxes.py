@@ -7,12 +7,12 @@ distribution's Python, with the script that pip writes, which is how a person ha
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from dataclasses import dataclass
 from typing import Any
 
+from sandbox.linux import kept
 from sandbox.linux.environment import PROXY_PORT
 from tests.sandbox import lnk
 
@@ -97,8 +97,9 @@ def furnished(closed: list[str]) -> list[str]:
 
 
 def _plan(command: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(command[command.index("--") - 1])
-    return found
+    taken = kept.taken_apart(command[command.index("-S") + 2 :])
+    assert taken is not None, "a kept command has a plan"
+    return kept.read(taken[0])
 
 
 __all__ = ["PROXY_PORT", "TRUE", "Copies", "bare", "furnished", "install"]

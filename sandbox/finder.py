@@ -10,7 +10,7 @@ PACKAGE = __file__.rpartition("/sandbox/")[0]
 
 
 class Loader(files.SourceFileLoader):
-    """Loads a module as the interpreter does, but reads its file in three system calls, not nine."""
+    """Loads a module as the interpreter does, but reads a file by three system calls, not nine."""
 
     def get_data(self, path: str) -> bytes:
         """Return what a file holds; raises OSError."""

@@ -297,7 +297,8 @@ def closed_dot_files(plan: Plan) -> list[Guarded]:
     """Return what a start would close now, and the folders above that keep their names."""
     from sandbox.cli.wrap import dot_files
     from sandbox.linux.dot_mounts import Layout, Needed
-    from sandbox.linux.kept import Kept, fields_of
+    from sandbox.linux.kept import Kept
+    from sandbox.linux.packing import fields_of
     from sandbox.linux.probes import Guarded
 
     guards = dot_files(plan)

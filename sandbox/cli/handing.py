@@ -290,16 +290,16 @@ def become(
 
     tell: the spec's file, for what is said of refusals.
     """
-    from sandbox.linux import kept
+    from sandbox.linux import packing
 
-    fields = kept.fields_of(made, own.imports)
+    fields = packing.fields_of(made, own.imports)
     wire = fields["wire"]
     assert isinstance(wire, dict)
     fields["run"] = {
         "environ": {os.fsdecode(name): os.fsdecode(value) for name, value in environ.items()},
         "tell": tell,
     }
-    plan = sealed(json.dumps(fields).encode())
+    plan = sealed(packing.written(fields).encode())
     for fd in (plan, wire["routes"]["fd"]):
         os.set_inheritable(fd, True)
     sys.stdout.flush()

@@ -5,8 +5,9 @@ from _frozen_importlib_external import SourceFileLoader
 
 if __name__ == "__main__":
     its = __file__.rpartition("/cli/")[0] + "/finder.py"
-    exec(SourceFileLoader("finder", its).get_code("finder"), found := {"__file__": its})
-    sys.meta_path.insert(0, found["Ours"])
+    found = {"__file__": its}  # its cached code, which no finder has found
+    exec(SourceFileLoader("finder", its).get_code("finder"), found)  # type: ignore[arg-type] # noqa: S102
+    sys.meta_path.insert(0, found["Ours"])  # type: ignore[arg-type]
     from sandbox.cli.kept import main
 
     sys.exit(main(sys.argv[1:]))

@@ -128,7 +128,7 @@ def missing_bubblewrap() -> list[Lack]:
 def trial() -> list[Lack]:
     """Run `true` in a sandbox with a proxy; return what kept it from running."""
     from sandbox.confinement import Confinement, Proxied, Proxy
-    from sandbox.linux import kept
+    from sandbox.linux import packing
     from sandbox.linux.facts import gather
     from sandbox.linux.plan import plan
 
@@ -141,7 +141,7 @@ def trial() -> list[Lack]:
         made = plan(confinement, facts)
     except SandboxError as error:
         return [Lack("no sandbox can be planned here", str(error))]
-    code, said = _run(kept.command(made, facts.own, ["true"]), TRIAL_S)
+    code, said = _run(packing.command(made, facts.own, ["true"]), TRIAL_S)
     if code == 0:
         return []
     settings = {name: _setting(name) for name in SETTINGS}

@@ -336,7 +336,7 @@ def _start(
     handed: Handed | None,
 ) -> None:
     """Become the sandbox's launcher; return never."""
-    from sandbox.linux import kept, launcher
+    from sandbox.linux import kept, launcher, packing
     from sandbox.linux.environment import passed_by_run
     from sandbox.linux.given import as_it_came
 
@@ -359,7 +359,7 @@ def _start(
             inside = [*made.proxy["inside"], *relayed(handed.routes["mounts"])]  # type: ignore[misc]
             wire = {**made.proxy, "routes": handed.routes, "inside": inside, **_of_a_run(spec)}
             become(replaced(made, proxy=wire), own, argv, environ, spec.file)
-    plan = kept.Kept(kept.fields_of(made, own.imports))
+    plan = kept.Kept(packing.fields_of(made, own.imports))
     serve = None
     if plan.wire is not None:
         wire = {**plan.wire, **_of_a_run(spec)}

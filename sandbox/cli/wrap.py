@@ -237,7 +237,7 @@ def dot_files(made: Plan) -> list[Guard]:
 
     What runs left that were killed is taken away, as by every command (R71).
     """
-    from sandbox.linux.kept import fields_of
+    from sandbox.linux.packing import fields_of
 
     if os.path.isdir(os.path.join(made.state, "sandbox", "placeholders")):
         from sandbox.linux.placeholders import Journal
@@ -256,7 +256,7 @@ def dot_files(made: Plan) -> list[Guard]:
 
 def answer(made: Plan, facts: Facts, argv: list[str]) -> dict[str, object]:
     """Return what `wrap` prints."""
-    from sandbox.linux.kept import command
+    from sandbox.linux.packing import command
 
     kept = command(made, facts.own, argv)
     check_length(kept, "confinement")

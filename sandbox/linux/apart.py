@@ -12,7 +12,7 @@ import json
 
 from sandbox import pointing
 from sandbox.linux import environment
-from sandbox.linux.kept import parts
+from sandbox.linux.packing import parts
 from sandbox.linux.plan import variables
 
 TYPE_CHECKING = False

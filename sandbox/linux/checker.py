@@ -16,7 +16,7 @@ import sys
 import time
 
 from sandbox.errors import LaunchError
-from sandbox.linux import kept, prober
+from sandbox.linux import packing, prober
 from sandbox.linux import plan as p
 from sandbox.linux import view as v
 from sandbox.linux.canaries import CLOSED_VARIABLES
@@ -63,7 +63,7 @@ def is_shown(plan: p.Plan, path: str) -> bool:
 
 def run(plan: p.Plan, own: Own, probes: list[Probe], outside: Outside) -> list[list[str]]:
     """Return for each probe its tries' answers; raise LaunchError where no sandbox starts."""
-    command = kept.command(plan, own, prober.command(own.python))
+    command = packing.command(plan, own, prober.command(own.python))
     ours, its = socket.socketpair()
     tries = os.memfd_create("lnk-check")
     os.write(tries, json.dumps([probe.tries for probe in probes]).encode())

@@ -21,6 +21,8 @@ CURES = {
     ENOSPC: "make room",
 }
 """What to do where a process gets no more of something; each start takes some of all of them."""
+CODING = sys.getfilesystemencoding()
+COPIED = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK
 ARGUMENTS_MAX = 9000
 """bubblewrap's own MAX_ARGS."""
 
@@ -86,9 +88,10 @@ def arguments_of(
     """Return bubblewrap's arguments; opens what they hand over, into `given`."""
     found: list[bytes] = []
     for path in kept.copies:
-        fd = _open_copy(path, given)
-        if fd is not None:
-            found += [b"--perms", b"0644", b"--file", b"%d" % fd, _bytes(path)]
+        fd = _open_copy(path)
+        if fd >= 0:
+            given.append(fd)
+            found += (b"--perms", b"0644", b"--file", b"%d" % fd, _bytes(path))
     for path in kept.checks:
         posix.close(_opened(path))
     for one in kept.arguments:
@@ -98,10 +101,10 @@ def arguments_of(
             fd = _opened(one[0])
             given.append(fd)
             found.append(b"%d" % fd)
-    found += [b"--chdir", _bytes(cwd), b"--clearenv"]
+    found += (b"--chdir", _bytes(cwd), b"--clearenv")
     for name, value in environ.items():
         if not (name.startswith(b"LD_") or name in LOADER):
-            found += [b"--setenv", name, value]
+            found += (b"--setenv", name, value)
     if len(found) > ARGUMENTS_MAX - 16:
         raise launch_error(
             "arguments",
@@ -112,15 +115,17 @@ def arguments_of(
     return found
 
 
-def _open_copy(path: str, given: "list[int]") -> "int | None":
-    """Open a file whose content is copied in, if it is one that everybody may read."""
+def _open_copy(path: str) -> int:
+    """Open a file whose content is copied in, if it is one that everybody may read; else -1."""
     try:
-        fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+        fd = posix.open(path, COPIED)
     except OSError:
-        return None
-    given.append(fd)
+        return -1
     # Root's own eyes don't count: inside they are the program's.
-    return fd if posix.fstat(fd).st_mode & 0o170004 == 0o100004 else None
+    if posix.fstat(fd).st_mode & 0o170004 == 0o100004:
+        return fd
+    posix.close(fd)
+    return -1
 
 
 def _opened(path: str) -> int:
@@ -158,7 +163,7 @@ def memory(data: bytes, given: "list[int]") -> int:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(sys.getfilesystemencoding(), "surrogateescape")
+    return text.encode(CODING, "surrogateescape")
 
 
 def said(error: OSError) -> str:

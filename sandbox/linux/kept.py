@@ -1,19 +1,29 @@
 """A plan kept in a command line, to be run later, from anywhere, any number of times.
 
-    <python> -I -S <script> <plan as compact JSON>… -- <program> <argument>…
+    <python> -I -S <script> <plan>… -- <program> <argument>…
 
 The plan is cut into as many arguments as it needs, for the kernel takes 128 KiB of each.
-It carries no descriptor and needs no file of Link's.  Its reader uses json's scanner in C
-alone: `import json` brings `re` and `enum`, which cost half of a bare sandbox.  This module
-is imported at every start, so it has no `__future__` and no dataclass.
+It carries no descriptor and needs no file of Link's.
+
+It is one line of printable ASCII: `plan 3`, a word and its value for each thing that it holds,
+`end`, with a semicolon between.
+
+    plan 3;bwrap /usr/bin/bwrap;arg --unshare-user;…;copy /etc/passwd;…;wire {"dir":…};end
+
+A value is a text, in which a semicolon, a backslash and what isn't printable ASCII are written
+as Python's string literals have them; `wire`, `dots` and `inside` are JSON in such a text.  It is
+no JSON as a whole, for its parser is a library of its own to load, and that costs each start a
+fourteenth of a bare sandbox.  This module is imported at every start, so it has no `__future__`
+and no dataclass; what writes a plan is `packing`.
 """
 
+HEAD, END = "plan 3", "end"
+"""A command kept by another version is refused, not misread; and so is one that was cut."""
+LISTS = ("check", "copy", "path", "sockets")
+VALUES = ("dots", "inside", "run", "wire")
+"""JSON; `run` stands in a run's plan alone."""
 FROM_FD = "fd:"
 """Before the number of a descriptor that holds a plan: a run's, which is in no command line."""
-PART_MAX = 120_000
-"""Of a plan's text in one argument: the kernel takes 131,071 bytes (MAX_ARG_STRLEN)."""
-VERSION = 2
-"""Of the form below: a command kept by another version is refused, not misread."""
 
 
 class Kept:
@@ -67,7 +77,7 @@ class Kept:
         self.dots: tuple[list[str], dict[str, str], list[str]] | None
         self.dots = fields["dots"]  # type: ignore[assignment]
         self.inside: dict[str, Any] | None = fields["inside"]  # type: ignore[assignment]
-        self.scoped: bool = fields["scoped"]  # type: ignore[assignment]
+        self.scoped = bool(fields["scoped"])
         self.sockets: list[str] = fields["sockets"]  # type: ignore[assignment]
         self.run: dict[str, object] | None = fields.get("run")  # type: ignore[assignment]
 
@@ -96,12 +106,43 @@ def read_json(text: str) -> object:
     return found
 
 
+READERS: "dict[str, Callable[[str], object]]" = {
+    **dict.fromkeys(("bpf", "bwrap", "home", "state"), str),
+    **dict.fromkeys(("port", "scoped", "uid"), int),
+    **dict.fromkeys(VALUES, read_json),
+}
+"""By a field's name, what its value is read by."""
+
+
+def read(text: str) -> "dict[str, object]":
+    """Return the fields of a plan, as `Kept` takes them; raise ValueError for no whole plan."""
+    head, *lines = text.split(";")
+    if head != HEAD or not lines or lines.pop() != END:
+        raise ValueError("no plan")
+    arguments: list[str | list[str]] = []
+    lists: dict[str, list[str]] = {name: [] for name in LISTS}
+    fields: dict[str, object] = {}
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if "\\" in value:
+            value = value.encode("ascii").decode("unicode_escape")
+        if name == "arg":
+            arguments.append(value)
+        elif name == "open":
+            arguments.append([value])
+        elif name in lists:
+            lists[name].append(value)
+        elif name in fields or name not in READERS:
+            raise ValueError("a plan with a field twice, or one that is none")
+        else:
+            fields[name] = READERS[name](value)
+    return {**dict.fromkeys(VALUES), **fields, **lists, "args": arguments}
+
+
 def unpacked(text: str) -> Kept:
-    """Read what `packed` wrote; raise LaunchError where another version did."""
+    """Read what `packing.packed` wrote; raise LaunchError where another version did."""
     try:
-        fields = read_json(text)
-        if isinstance(fields, dict) and fields.get("v") == VERSION:
-            return Kept(fields)
+        return Kept(read(text))
     except (ValueError, KeyError, TypeError):
         pass  # it says the same: this isn't a plan of ours
     from sandbox.errors import LaunchError
@@ -133,80 +174,6 @@ def environ_of(run: "dict[str, object]") -> "dict[bytes, bytes]":
     }
 
 
-def packed(plan: "Plan", imports: "tuple[str, ...]") -> str:
-    """Return a plan in its compact form: JSON on one line, ASCII alone."""
-    import json
-
-    return json.dumps(fields_of(plan, imports), separators=(",", ":"))
-
-
-def fields_of(plan: "Plan", imports: "tuple[str, ...]") -> "dict[str, object]":
-    """Return what `Kept` is made of, as JSON has it; `run` makes one without the text."""
-    from sandbox.linux import bubblewrap
-
-    arguments = [
-        [str(one)] if isinstance(one, bubblewrap.Held) else one
-        for one in bubblewrap.arguments(plan)
-    ]
-    return {
-        "v": VERSION,
-        "bwrap": plan.bubblewrap,
-        "args": arguments,
-        "copy": bubblewrap.copies(plan),
-        "check": list(plan.checks),
-        "bpf": plan.filter.hex(),
-        "wire": plan.proxy,
-        "port": plan.port,
-        "home": plan.home,
-        "path": list(imports),
-        "state": plan.state,
-        "uid": plan.uid,
-        "dots": plan.dots and [list(plan.dots.closed), plan.dots.written, list(plan.dots.settings)],
-        "scoped": plan.scoped and not _lists(plan),
-        "sockets": list(plan.sockets),
-        "inside": _inside_of(plan),
-    }
-
-
-def _lists(plan: "Plan") -> bool:
-    """Tell whether the stage inside lists programs, and so has a Landlock ruleset of its own."""
-    return plan.inside is not None and plan.inside.programs is not None
-
-
-def _inside_of(plan: "Plan") -> "dict[str, object] | None":
-    if plan.inside is None:
-        return None
-    stage = plan.inside
-    settings = {
-        "only": None if stage.programs is None else list(stage.programs.files),
-        "watch": stage.watch.hex(),
-        "numbers": list(stage.numbers),
-        "terminal": stage.terminal,
-        "scoped": plan.scoped and _lists(plan),
-        "reached": [list(one) for one in stage.reached],
-    }
-    return {
-        "python": stage.python,
-        "script": stage.script,
-        "name": plan.name,
-        "log": stage.log,
-        "places": stage.places,
-        "learns": None if stage.learns is None else list(stage.learns),
-        "terminal": stage.terminal,
-        "settings": settings,
-    }
-
-
-def command(plan: "Plan", own: "Own", argv: "list[str]") -> "list[str]":
-    """Return the command that runs `argv` in a sandbox of this plan."""
-    return [own.python, "-I", "-S", own.script, *parts(packed(plan, own.imports)), "--", *argv]
-
-
-def parts(text: str) -> "list[str]":
-    """Cut a plan's text into arguments.  None of them is `--`: the last ends with a brace."""
-    return [text[at : at + PART_MAX] for at in range(0, len(text), PART_MAX)]
-
-
 def taken_apart(words: "list[str]") -> "tuple[str, list[str]] | None":
     """Return the plan's text and the program with its arguments; None where one is missing."""
     try:
@@ -218,7 +185,5 @@ def taken_apart(words: "list[str]") -> "tuple[str, list[str]] | None":
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
-
-    from sandbox.linux.own import Own
-    from sandbox.linux.plan import Plan

@@ -258,9 +258,9 @@ class Sandbox:
         ended = self._life >= 0 and code >= 0 and b'"exit-code"' in self._status_text()
         if ended and self._held is None:
             # bubblewrap says that all has ended; were its inner process steered (`seccomp.FIRST`)
-            # to say so and live on, the keeper makes sure, told by this process's end at the latest:
-            # before, both would free the memory that they share at once, which takes longer.
-            # Nobody waits for it: the program's end is ours.
+            # to say so and live on, the keeper makes sure.  This process's end tells it, for it
+            # takes longer where both free the memory at once that they share; and nobody waits for
+            # it: the program's end is ours.
             if self._proxy:
                 self._let_go()
             self.keeper = 0

@@ -29,7 +29,7 @@ def tried(wall: str) -> "tuple[str, ...]":
 def main() -> None:
     from sandbox.cli import check
     from sandbox.cli.planned import planned
-    from sandbox.linux import bubblewrap, canaries, kept
+    from sandbox.linux import bubblewrap, canaries, packing
     from sandbox.linux.canaries import Canaries
 
     told = json.loads(sys.argv[1])
@@ -47,7 +47,7 @@ def main() -> None:
             bubblewrap.arguments = lambda plan, change=change: change(original(plan))
             argv = [*told["argv"], json.dumps({**told["told"], "groups": tried(name)})]
             done = subprocess.run(
-                kept.command(mutant, facts.own, argv), capture_output=True, text=True, stdin=0,
+                packing.command(mutant, facts.own, argv), capture_output=True, text=True, stdin=0,
                 env={**passed, **mutant.environment}, timeout=300,
             )  # fmt: skip
             if done.returncode != 0:

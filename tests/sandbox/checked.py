@@ -65,7 +65,7 @@ def without_any(plan, own, probes, outside):
     import socket
     import threading
 
-    from sandbox.linux import kept
+    from sandbox.linux import packing
     from sandbox.linux.checker import run
     from sandbox.linux.probes import verdict
     from sandbox.linux.values import replaced
@@ -86,12 +86,12 @@ def without_any(plan, own, probes, outside):
         if probe.wall in ("proxy guard", "proxy paths"):
             tries = tuple((verb, port, *rest) for verb, _, *rest in probe.tries)
             mine.append(replaced(probe, tries=tries))
-    before = kept.command
-    kept.command = lambda plan, own, argv: argv
+    before = packing.command
+    packing.command = lambda plan, own, argv: argv
     try:
         answers = run(plan, own, mine, outside)
     finally:
-        kept.command = before
+        packing.command = before
     return {
         "no sandbox": {
             probe.what: verdict(probe, told) for probe, told in zip(mine, answers, strict=True)

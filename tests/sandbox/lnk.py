@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.linux import kept
+
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGES = ("sandbox", "proto", "shells")
 NEEDS = ("msgspec", "uvloop", "trio", "attr", "attrs", "outcome", "sniffio", "sortedcontainers",
@@ -33,6 +35,13 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 LONG_S = 110.0
 """How long what takes a second may take on a slow machine where others work: no test is judged by
 it, and it ends before a test's own limit."""
+
+
+def plan_of(command: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of the plan that a kept command carries."""
+    taken = kept.taken_apart(list(command[4:]))
+    assert taken is not None
+    return kept.read(taken[0])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sandbox.errors import LaunchError
-from sandbox.linux import dot_files
+from sandbox.linux import dot_files, packing
 from sandbox.linux.dot_mounts import Guard, Layout, Needed, merged
 from sandbox.linux.walk import FOLDER
 from tests.sandbox import lnk, projects
@@ -866,10 +866,10 @@ def test_a_program_that_does_not_start_leaves_nothing(installed, who, folder):
 
 def test_a_sandbox_that_does_not_start_leaves_nothing(installed, who, folder):
     command = installed.wrapped(who, ["true"], write=[folder])
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     for changes in ({"bwrap": "/nowhere/bwrap"}, {"args": [*plan["args"], "--no-such-flag"]},
                     {"check": ["/nowhere"]}):  # fmt: skip
-        command[4] = json.dumps({**plan, **changes})
+        command[4] = packing.written({**plan, **changes})
         done = lnk.run(who, command)
         assert done.returncode == 125, done.stderr
         until_empty(folder)

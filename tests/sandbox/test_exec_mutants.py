@@ -7,7 +7,6 @@ shown to: with one of them gone nothing gets through, with both something does.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sandbox.linux import seccomp
+from sandbox.linux import packing, seccomp
 from tests.sandbox import lnk
 from tests.sandbox.test_exec_attacks import ONLY, OPEN, REFUSED, command_of, outcome
 
@@ -104,11 +103,11 @@ def tried(
 ) -> dict[str, str]:
     command = command_of(copy, who, folder, names, commands={"only": ONLY})
     if change is not None:
-        plan = json.loads(command[4])
+        plan = lnk.plan_of(command)
         settings = plan["inside"]["settings"]
         change(settings)
         plan["inside"]["settings"] = settings
-        command[4] = json.dumps(plan)
+        command[4] = packing.written(plan)
     return outcome(lnk.run(who, command, timeout=lnk.LONG_S))
 
 
@@ -180,10 +179,10 @@ def test_a_wall_that_cannot_be_built_starts_no_program(
     copy, ordinary, ordinary_folder, change, said
 ):
     command = command_of(copy, ordinary, ordinary_folder, ["unlisted"], commands={"only": ONLY})
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     settings = {**plan["inside"]["settings"], **change}
     plan["inside"]["settings"] = settings
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(ordinary, command)
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith("lnk sandbox: the stage inside: ")

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.confinement import Confinement
 from sandbox.errors import LaunchError, Unsupported
-from sandbox.linux import bubblewrap, environment, exec_list, kept, seccomp
+from sandbox.linux import bubblewrap, environment, exec_list, kept, packing, seccomp
 from sandbox.linux import plan as p
 from sandbox.linux import view as v
 from sandbox.linux.commands import Needed, Program
@@ -46,7 +46,7 @@ def test_without_a_list_and_a_terminal_nothing_of_ours_runs_inside():
     assert made.inside is None
     assert "--as-pid-1" not in made.namespaces
     assert "--new-session" in made.namespaces
-    assert kept.Kept(kept.fields_of(made, ())).inside is None
+    assert kept.Kept(packing.fields_of(made, ())).inside is None
 
 
 def test_a_list_is_files_with_what_they_need():
@@ -60,7 +60,7 @@ def test_a_list_is_files_with_what_they_need():
     assert programs.files == ("/usr/bin/git", "/usr/lib/ld.so")
     assert "--as-pid-1" in made.namespaces
     assert "--new-session" in made.namespaces
-    stage = kept.Kept(kept.fields_of(made, ())).inside
+    stage = kept.Kept(packing.fields_of(made, ())).inside
     assert stage is not None
     settings = stage["settings"]
     assert settings["only"] == ["/usr/bin/git", "/usr/lib/ld.so"]

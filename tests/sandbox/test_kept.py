@@ -326,7 +326,7 @@ def test_words_that_are_no_kept_command_are_one_sentence(installed, who, words):
 def test_it_needs_nothing_of_links_settings_but_the_log(installed, who):
     """No launcher or proxy reads HOME or LNK_HOME: the folder stands in the plan."""
     argv, env = wrapped(installed, who, ["true"], **PROXIED)
-    assert json.loads(argv[4])["wire"]["log"] == f"{who.home}/.lnk/sandbox/log"
+    assert lnk.plan_of(argv)["wire"]["log"] == f"{who.home}/.lnk/sandbox/log"
     environ = {"PATH": lnk.PATH, "HOME": "/nonexistent", "LNK_HOME": "/nonexistent", **env}
     done = lnk.run(who, argv, environ=environ)
     assert (done.returncode, done.stderr) == (0, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import select
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sandbox.linux import seccomp
+from sandbox.linux import packing, seccomp
 from tests.sandbox import lnk
 from tests.sandbox.terminal import Terminal
 
@@ -51,7 +50,7 @@ def start(installed: lnk.Installed, who: lnk.Account) -> Iterator[Start]:
         given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         command = installed.wrapped(who, argv, **keys)
         if change is not None:
-            command[4] = json.dumps(change(json.loads(command[4])))
+            command[4] = packing.written(change(lnk.plan_of(command)))
         made = lnk.popen(who, command, **{**given, **more})
         started.append(made)
         return made
@@ -514,9 +513,9 @@ def test_a_mount_that_is_refused_is_125_too(installed, who, keys):
 
 def test_sockets_that_cannot_be_made_inside_are_125_too(installed, ordinary):
     command = installed.wrapped(ordinary, ["echo", "ran"], **PROXIED)
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     plan["wire"]["inside"] = [["tcp", "127.0.0.1", plan["port"]]]  # where the proxy itself listens
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(ordinary, command)
     assert (done.returncode, done.stdout) == (125, ""), done.stderr
     assert "the sandbox's network: [Errno 98] Address already in use" in done.stderr
@@ -524,9 +523,9 @@ def test_sockets_that_cannot_be_made_inside_are_125_too(installed, ordinary):
 
 def test_a_missing_bubblewrap_is_125_with_a_sentence(installed, who):
     command = installed.wrapped(who, ["true"])
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     plan["bwrap"] = "/nowhere/bwrap"
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(who, command)
     assert done.returncode == 125
     assert done.stderr.startswith("lnk sandbox: bubblewrap could not be started (/nowhere/bwrap")
@@ -622,12 +621,12 @@ def test_strange_variables_arrive_as_they_are(installed, who):
 def test_an_older_bubblewrap_mounts_what_was_looked_at(installed, who, folder, hidden_folder):
     """Without --bind-fd a folder is mounted by its path, and refused where that leads away."""
     command = installed.wrapped(who, ["touch", f"{folder}/made"], write=[folder], **PROXIED)
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     words = {"--bind-fd": "--bind", "--ro-bind-fd": "--ro-bind"}
     plan["args"] = [
         one[0] if isinstance(one, list) else words.get(one, one) for one in plan["args"]
     ]
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(who, command)
     assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(folder) == ["made"]
@@ -660,9 +659,9 @@ def test_a_closed_standard_stream_stays_nothing(installed, who, keys, folder, cl
 
 def test_a_proxy_that_cannot_serve_ends_all_with_a_sentence(installed, who, folder):
     command = installed.wrapped(who, ["sleep", "1000"], **PROXIED)
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     plan["wire"]["log"] = "/proc/nowhere"
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(who, command)
     assert done.returncode == 125
     assert done.stderr.startswith("lnk sandbox: the proxy: ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.errors import LaunchError
-from sandbox.linux import path_sockets, wire_folder
+from sandbox.linux import packing, path_sockets, wire_folder
 from tests.sandbox import lnk
 
 CONNECT = """\
@@ -76,7 +75,7 @@ def test_one_in_a_folder_that_is_written_can(installed, who, folder, listener):
 
 def test_without_the_wall_it_is_open(installed, who, folder, listener):
     command = installed.wrapped(who, [installed.python, "-c", CONNECT, listener], read=[folder])
-    command[4] = json.dumps({**json.loads(command[4]), "sockets": []})
+    command[4] = packing.written({**lnk.plan_of(command), "sockets": []})
     assert lnk.run(who, command).stdout == "open\n"
 
 

@@ -6,6 +6,8 @@ import site
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox.confinement import (
     Closed,
@@ -18,7 +20,7 @@ from sandbox.confinement import (
     Reaching,
 )
 from sandbox.errors import LaunchError, Unsupported
-from sandbox.linux import bubblewrap, environment, etc_files, facts, kept, seccomp
+from sandbox.linux import bubblewrap, environment, etc_files, facts, kept, packing, seccomp
 from sandbox.linux import plan as p
 from sandbox.linux import view as v
 from sandbox.linux.own import Own, find_own, places_of, searched_by
@@ -202,7 +204,7 @@ def test_abstract_sockets_are_scoped_where_the_network_is_the_machines():
     host = confined(Host(ports=(), localhost=True))
     made = planned(host)
     assert made.scoped
-    assert kept.Kept(kept.fields_of(made, ())).scoped
+    assert kept.Kept(packing.fields_of(made, ())).scoped
     assert "abstract sockets of the machine are closed" in bubblewrap.explain(made)
     assert not planned(host, landlock=5).scoped, "ABI 6 brought scopes"
     for net in (Closed(), proxied()):
@@ -212,8 +214,8 @@ def test_abstract_sockets_are_scoped_where_the_network_is_the_machines():
 def test_a_long_plan_is_cut_into_arguments_and_put_together_again():
     hosts = tuple(f"host-{at}.example.com" for at in range(10_000))
     made = planned(confined(proxied(hosts=hosts)))
-    command = kept.command(made, machine().own, ["prog", "--", "x"])
-    assert max(map(len, command)) <= kept.PART_MAX
+    command = packing.command(made, machine().own, ["prog", "--", "x"])
+    assert max(map(len, command)) <= packing.PART_MAX
     assert len(command) > 10
     text, argv = kept.taken_apart(command[4:])
     assert argv == ["prog", "--", "x"]
@@ -591,7 +593,7 @@ def test_a_plan_is_printed_with_a_reason_for_every_mount():
 
 def test_a_kept_plan_is_read_back_as_it_was():
     made = planned(confined(proxied(), write=("/work",)))
-    text = kept.packed(made, ("/usr/lib/a",))
+    text = packing.packed(made, ("/usr/lib/a",))
     assert "\n" not in text
     assert text.isascii()
     read = kept.unpacked(text)
@@ -604,10 +606,37 @@ def test_a_kept_plan_is_read_back_as_it_was():
     assert flat == [str(one) for one in bubblewrap.arguments(made)]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"v":0}', '{"v":1}', "x" * 99, "null"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "{}", '{"v":2}', "x" * 99, "null", "plan 3", "plan 2;end", "plan 3;end"],
+)
 def test_a_command_kept_by_another_version_is_refused(text):
     with pytest.raises(LaunchError, match="another version"):
         kept.unpacked(text)
+
+
+def test_a_plan_that_was_cut_or_has_something_twice_is_refused():
+    text = packing.packed(planned(confined(proxied(), write=("/work",))), ("/usr/lib/a",))
+    home = text.index(";home ")
+    for wrong in (
+        *(text[:at] for at in range(len(text))), text + ";end", text + "x", ";" + text,
+        text.replace(";home ", ";hone "), text.replace(";uid ", ";uid x"),
+        text[:home] + ";home /other" + text[home:], text[:home] + ";odd" + text[home:],
+        text.replace(";wire ", ";wire x"), text[:home] + ";arg \\x" + text[home:],
+    ):  # fmt: skip
+        with pytest.raises(LaunchError, match="another version"):
+            kept.unpacked(wrong)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0"))), st.text())
+def test_any_text_in_a_plan_is_read_back(texts, home):
+    """Paths hold what they like: bytes that are no UTF-8, the plan's own separators."""
+    fields = packing.fields_of(planned(confined()), ())
+    fields |= {"args": [*texts, texts[:1] or ["x"]], "copy": texts, "home": home, "wire": texts}
+    text = packing.written(fields)
+    assert text.isascii()
+    assert text.isprintable()
+    assert kept.read(text) == {**fields, "run": None}
 
 
 def test_values_are_frozen_compared_by_field_and_made_of_just_their_fields():
@@ -623,9 +652,9 @@ def test_values_are_frozen_compared_by_field_and_made_of_just_their_fields():
     assert repr(made).endswith("Two(one=1, two='x')")
     with pytest.raises(AttributeError, match="can't be changed"):
         made.one = 2
-    for given, named in (((), {}), ((1, "x", 3), {}), ((1,), {"one": 1}), ((1,), {"three": 3})):
+    for placed, named in (((), {}), ((1, "x", 3), {}), ((1,), {"one": 1}), ((1,), {"three": 3})):
         with pytest.raises(TypeError):
-            Two(*given, **named)
+            Two(*placed, **named)
 
 
 def test_a_plan_is_json_too():

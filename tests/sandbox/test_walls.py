@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.linux import seccomp
+from sandbox.linux import packing, seccomp
 from sandbox.linux.landlock import SCOPE_ABI, abi
 from tests.sandbox import lnk
 
@@ -180,9 +180,9 @@ def test_abstract_sockets_of_the_machine_are_closed_where_its_network_is_shared(
     assert found["unix"] == {canary.abstract: "EPERM"}
     assert canary.touched == []
     command = installed.wrapped(who, [installed.python, "-c", CONNECT, canary.abstract], net=net)
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     assert lnk.run(who, command).returncode == 1
-    command[4] = json.dumps({**plan, "scoped": False})
+    command[4] = packing.written({**plan, "scoped": False})
     assert lnk.run(who, command).returncode == 0, "without the wall it is open"
 
 
@@ -388,9 +388,9 @@ def test_no_user_namespace_is_made_even_without_the_filter(installed, who):
         "print(libc.unshare(0x10000000), ctypes.get_errno())",
     ])  # fmt: skip
     allow_all = seccomp.encode([(seccomp.RET, 0, 0, seccomp.ALLOW)])
-    plan = json.loads(command[4])
+    plan = lnk.plan_of(command)
     plan["bpf"] = allow_all.hex()
-    command[4] = json.dumps(plan)
+    command[4] = packing.written(plan)
     done = lnk.run(who, command)
     assert done.stdout.split() == ["-1", "28"], done.stderr  # ENOSPC
 
