@@ -136,6 +136,11 @@ class Exchange:
         return self._upstream_kept and self.whole and not self.to_upstream and not behind
 
     @property
+    def trailers(self) -> bytes:
+        """The field lines behind the answer's body, as they came, where any have."""
+        return b"" if self._answer is None else self._answer.trailers
+
+    @property
     def listening(self) -> tuple[Side, ...]:
         """The sides that may speak now.
 

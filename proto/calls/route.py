@@ -4,7 +4,8 @@ The bridge gets the request as it came, with the path below the route's mount, a
 fields of the proxy's own: `Host: localhost`, `Link-Sandbox`, and `Link-Caller`, by which it
 knows the proxy.  Whatever a program sends by a name of that kind is dropped.  What the
 bridge answers is the program's, but for its own `Link-` fields: `Link-Refused` says that the
-answer is a refusal, and why, for the wire's log.
+answer is a refusal, and why, for the wire's log.  Where its head has gone before that is known (a
+person is still being asked), it stands behind the body, as a trailer.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from proto.calls.mounts import Mount, Mounts
 from proto.calls.reach import Link
 from proto.calls.refuse import end_badly
 from proto.calls.rewrite import SAID_ANEW, SAID_ANEW_1_0, Onward, PlainRequest
-from proto.codecs.fields import Fields, print_fields
+from proto.codecs.fields import Fields, print_fields, split_fields
 from proto.codecs.http1 import Framing, RequestHead, ResponseHead
 from proto.commands import CLIENT, Close, Open
-from proto.errors import ProxyError, Refused, UpstreamError, UpstreamTimeout
+from proto.errors import ClientError, ProxyError, Refused, UpstreamError, UpstreamTimeout
 from proto.events import Opened
 from proto.policy.target import Scope, Target
 from proto.script import Script
@@ -52,7 +53,7 @@ class BridgeAnswer:
         self.status = head.status
         for name, value in head.fields:
             if name.lower() == REFUSED:
-                self.refused = _UNPRINTABLE.sub(b"?", value)[:REASON_MAX_CHARS].decode()
+                self.refused = _reason(value)
         return ResponseHead(head.version, head.status, head.reason, without_ours(head.fields))
 
     def body(self, data: bytes) -> bytes:
@@ -62,6 +63,17 @@ class BridgeAnswer:
     def end(self) -> bytes:
         """Hold nothing back."""
         return b""
+
+    def read_trailers(self, lines: bytes) -> None:
+        """Take what stood behind the body; none of it is the program's."""
+        value = split_fields(lines)[1].get(REFUSED)
+        if value is not None:
+            self.refused = _reason(value)
+
+
+def _reason(value: bytes) -> str:
+    """Return why a bridge refused, as the wire's log has it."""
+    return _UNPRINTABLE.sub(b"?", value)[:REASON_MAX_CHARS].decode()
 
 
 def without_ours(fields: Fields) -> Fields:
@@ -90,7 +102,7 @@ def route_call(
         yield from link.drop(ledger)
         yield ledger.allow()
         yield from open_bridge(link, ledger, mount, limits)
-        yield from carry(ledger, exchange, limits)
+        yield from _carry(ledger, exchange, answer, limits)
     except ProxyError as error:
         yield from end_badly(ledger, error, limits, head.method)
         return False
@@ -102,6 +114,21 @@ def route_call(
             yield pause
         yield ledger.fail(told, answer.status)
     return (yield from _part(link, ledger, exchange, limits))
+
+
+def _carry(
+    ledger: Ledger, exchange: Exchange, answer: BridgeAnswer, limits: Limits
+) -> Script[None]:
+    """Move the bytes of an exchange with a bridge; raises what `carry` does."""
+    try:
+        yield from carry(ledger, exchange, limits)
+    except ClientError:
+        answer.read_trailers(exchange.trailers)
+        if answer.refused is None:
+            raise
+        # Nobody was left to be told; that it was refused is what becomes of the call.
+        raise Refused(answer.refused) from None
+    answer.read_trailers(exchange.trailers)
 
 
 def _part(link: Link, ledger: Ledger, exchange: Exchange, limits: Limits) -> Script[bool]:

@@ -1,15 +1,16 @@
 """Bodies of HTTP/1.1 messages: a stream of bytes to payload, and back (RFC 9112 §7).
 
 Nothing of a body is kept: what comes in is handed out, so memory is bounded by what is
-fed and by one line.  Chunk extensions and trailers are read as strictly as fields, then
-dropped: no trailer may become a field behind our back (RFC 9110 §6.5.1).
+fed and by one line.  Chunk extensions and trailers are read as strictly as fields.  Then
+extensions are dropped, and trailers stand apart from the payload and from the head's fields:
+none may become a field behind our back (RFC 9110 §6.5.1).
 """
 
 from __future__ import annotations
 
 import re
 
-from proto.codecs.fields import FIELD_LINES, FIELDS_MAX, TCHAR
+from proto.codecs.fields import FIELD_LINES, FIELDS_MAX, TCHAR, Fields, print_fields
 from proto.codecs.framing import LENGTH_MAX, Framing, Kind
 from proto.codecs.heads import HEAD_MAX_BYTES
 from proto.codecs.http1 import SectionReader
@@ -43,13 +44,19 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+def last_chunk(trailers: Fields) -> bytes:
+    """Print what ends a chunked body, with trailers; ValueError for one that is no field."""
+    return b"0\r\n%b\r\n" % print_fields(trailers)
+
+
 class BodyReader:
     """Reads one body from a stream; malformed bytes raise `error`.
 
     `done` tells that it was read to its end, `rest` holds the bytes that came behind it.
+    `trailers`: the field lines behind its last chunk, as they came; nobody passes them on.
     """
 
-    __slots__ = ("_chunks", "_error", "_kind", "_left", "done", "rest")
+    __slots__ = ("_chunks", "_error", "_kind", "_left", "done", "rest", "trailers")
 
     def __init__(self, framing: Framing, error: type[ProxyError]) -> None:
         self._kind = framing.kind
@@ -57,7 +64,7 @@ class BodyReader:
         self._error = error
         self._chunks = _ChunkedReader(error) if framing.kind is Kind.CHUNKED else None
         self.done = framing.length == 0 and framing.kind in (Kind.NONE, Kind.LENGTH)
-        self.rest = b""
+        self.rest = self.trailers = b""
 
     @property
     def needs_eof(self) -> bool:
@@ -72,6 +79,7 @@ class BodyReader:
         if self._chunks is not None:
             pieces = self._chunks.feed(data)
             self.done, self.rest = self._chunks.done, self._chunks.rest
+            self.trailers = self._chunks.trailers
             return pieces
         if self.needs_eof:
             return [data] if data else []
@@ -94,7 +102,9 @@ class BodyReader:
 class _ChunkedReader:
     """The chunked coding (RFC 9112 §7.1): size lines, data, then trailers."""
 
-    __slots__ = ("_begun", "_error", "_held", "_left", "_line", "_trailers", "done", "rest")
+    __slots__ = (
+        "_begun", "_error", "_held", "_left", "_line", "_trailers", "done", "rest", "trailers",
+    )  # fmt: skip
 
     def __init__(self, error: type[ProxyError]) -> None:
         self._error = error
@@ -103,7 +113,7 @@ class _ChunkedReader:
         self._left = 0
         self._trailers: _TrailerReader | None = None
         self.done = False
-        self.rest = b""
+        self.rest = self.trailers = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         pieces: list[bytes] = []
@@ -119,7 +129,7 @@ class _ChunkedReader:
         if self._trailers is not None:
             read = self._trailers.feed(data[at:])
             if read is not None:
-                self.done, self.rest = True, read[1]
+                self.done, (self.trailers, self.rest) = True, read
         return pieces
 
     def _read_line(self, data: bytes, at: int) -> int:
@@ -148,7 +158,7 @@ class _ChunkedReader:
 def _parse_trailers(text: bytes) -> bytes | None:
     """Return trailers that are right, between the CRLF before them and their empty line."""
     right = FIELD_LINES.fullmatch(text, 2, len(text) - 2)
-    return text if right and text.count(b"\n") <= FIELDS_MAX + 2 else None
+    return text[2:-2] if right and text.count(b"\n") <= FIELDS_MAX + 2 else None
 
 
 class _TrailerReader(SectionReader[bytes]):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from proto.codecs.fields import Fields
 from proto.codecs.http1 import RequestHead
 from proto.codecs.jsonrpc import (
     INVALID_REQUEST,
@@ -35,7 +36,7 @@ from proto.codecs.jsonrpc import (
     read,
     write,
 )
-from proto.verbs.mcp_answers import Call, Extra, whole
+from proto.verbs.mcp_answers import Call, refusal, whole
 from proto.verbs.mcp_effects import Ask, Effect, Reply, Withdraw
 from proto.verbs.mcp_question import hint_of, question
 from proto.verbs.mcp_rules import (
@@ -71,6 +72,7 @@ WAITING_MAX = 64
 WAITING_MAX_BYTES = 16 << 10
 """Of one that is kept; longer ones aren't."""
 HINTS_MAX = 4096
+TAKEN_BACK = "the program took the call back before anybody had answered."
 
 
 class Hub:
@@ -165,7 +167,7 @@ class Hub:
         if yes:
             self._server.forward(pending)
         else:
-            self._fail(pending, REFUSED, why)
+            self._finish(pending, error(pending.request.id, REFUSED, why), refused=why)
 
     def read(self, data: bytes, now: float) -> None:
         """Take bytes of the server's standard output."""
@@ -189,7 +191,8 @@ class Hub:
     # A client's requests.
 
     def _turn(self, call: Call, turned: Turned) -> None:
-        extra: Extra = ((b"Allow", turned.allow.encode()),) if turned.allow else ()
+        extra: Fields = ((b"Allow", turned.allow.encode()),) if turned.allow else ()
+        extra += refusal(turned.message) if turned.refuses else ()
         self._close(
             call, whole(turned.status, error(turned.id, turned.code, turned.message), extra)
         )
@@ -346,6 +349,7 @@ class Hub:
 
     def _cancel(self, pending: Pending, reason: str | None) -> None:
         """Take a request back, wherever it has got to."""
+        asked = pending.question
         self._drop(pending)
         if pending.sent_as is not None:
             params: Object = {"requestId": pending.sent_as}
@@ -353,7 +357,8 @@ class Hub:
                 params["reason"] = reason
             self._server.write(Notification("notifications/cancelled", params))
         if pending.call is not None:
-            self._close(pending.call, pending.call.hang_up(self._now))
+            refused = TAKEN_BACK if asked else ""
+            self._close(pending.call, pending.call.hang_up(self._now, refused))
 
     def _drop(self, pending: Pending) -> None:
         """Forget a request everywhere."""
@@ -362,15 +367,12 @@ class Hub:
             self._do(Withdraw(pending.question))
         self._server.forget(pending)
 
-    def _finish(self, pending: Pending, answer: Answer) -> None:
-        """Hand a client its answer."""
+    def _finish(self, pending: Pending, answer: Answer, refused: str = "") -> None:
+        """Hand a client its answer; refused: why, where it is the person or their policy's no."""
         self._drop(pending)
         if pending.call is not None:
             status = _status_of(answer) if pending.session is None else 200
-            self._close(pending.call, pending.call.end(answer, status, self._now))
-
-    def _fail(self, pending: Pending, code: int, message: str) -> None:
-        self._finish(pending, error(pending.request.id, code, message))
+            self._close(pending.call, pending.call.end(answer, status, self._now, refused))
 
     # From the server.
 

@@ -7,8 +7,9 @@ for a dead server.
 
 from __future__ import annotations
 
-from proto.codecs.body import LAST_CHUNK, chunk
-from proto.codecs.fields import print_fields
+from proto.calls.refuse import plain
+from proto.codecs.body import chunk, last_chunk
+from proto.codecs.fields import Fields, print_fields
 from proto.codecs.http1 import write_response_head
 from proto.codecs.jsonrpc import Message, write
 from proto.verbs.mcp_rules import JSON, SSE
@@ -34,10 +35,13 @@ PHRASES = {
     503: b"Service Unavailable",
 }
 
-Extra = tuple[tuple[bytes, bytes], ...]
+
+def refusal(why: str) -> Fields:
+    """Return the field by which the wire's log has it that an answer refuses, and why."""
+    return ((b"Link-Refused", plain(why)),) if why else ()
 
 
-def whole(status: int, message: Message | None, extra: Extra = ()) -> bytes:
+def whole(status: int, message: Message | None, extra: Fields = ()) -> bytes:
     """Print a whole answer, of one message or none."""
     body = b"" if message is None else write(message)
     fields = [(b"Connection", b"close"), *extra]
@@ -48,7 +52,7 @@ def whole(status: int, message: Message | None, extra: Extra = ()) -> bytes:
     return write_response_head(status, PHRASES[status], print_fields(tuple(fields))) + body
 
 
-def stream_head(extra: Extra = ()) -> bytes:
+def stream_head(extra: Fields = ()) -> bytes:
     """Print the head of a stream of events, whose chunks follow."""
     fields = (
         (b"Connection", b"close"),
@@ -70,7 +74,8 @@ class Call:
     """One request's answer as it goes out.
 
     `json`, `sse`: what its client takes.  `opened`: its stream has begun.  Every method
-    returns the bytes to send; after `end` there are no more.
+    returns the bytes to send; after `end` there are no more.  refused: why the call was
+    refused, for the wire's log: in the head, or where that has gone, behind the body.
     """
 
     __slots__ = ("extra", "json", "number", "opened", "silent_since", "sse")
@@ -79,7 +84,7 @@ class Call:
         self.number = number
         self.json = self.sse = True
         self.opened = False
-        self.extra: Extra = ()
+        self.extra: Fields = ()
         self.silent_since = now
 
     def open(self, now: float) -> bytes:
@@ -94,17 +99,17 @@ class Call:
         """Say something before the answer; nothing to a client that takes no stream."""
         return self.open(now) + event(message) if self.sse else b""
 
-    def end(self, message: Message, status: int, now: float) -> bytes:
+    def end(self, message: Message, status: int, now: float, refused: str = "") -> bytes:
         """Answer."""
         if not self.opened and self.json:
-            return whole(status, message, self.extra)
-        return self.open(now) + event(message) + LAST_CHUNK
+            return whole(status, message, (*self.extra, *refusal(refused)))
+        return self.open(now) + event(message) + last_chunk(refusal(refused))
 
-    def hang_up(self, now: float) -> bytes:
+    def hang_up(self, now: float, refused: str = "") -> bytes:
         """End without an answer, as a cancelled request does."""
         if not self.opened and not self.sse:
-            return whole(202, None, self.extra)
-        return self.open(now) + LAST_CHUNK
+            return whole(202, None, (*self.extra, *refusal(refused)))
+        return self.open(now) + last_chunk(refusal(refused))
 
     def late(self, now: float) -> bytes:
         """Return what must be said so that the client goes on waiting."""

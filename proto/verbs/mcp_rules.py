@@ -117,6 +117,11 @@ class Turned(Exception):
         self.id = id_
         self.allow = allow
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it is a no of the person's policy, which the wire's log has as one."""
+        return self.code == REFUSED
+
 
 class Rule(msgspec.Struct, frozen=True):
     """What a person said of a tool: which calls ask, `all` but those allowed or `none`."""
@@ -141,7 +146,7 @@ def check_origin(head: RequestHead) -> None:
     A program sends no Origin, so none is right, not even this machine's.
     """
     if head.get_all(b"origin"):
-        raise Turned(403, "pages may not call a tool.")
+        raise Turned(403, "pages may not call a tool.", code=REFUSED)
 
 
 def read_post(head: RequestHead, body: bytes) -> Post:

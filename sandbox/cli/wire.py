@@ -156,6 +156,8 @@ class Teller:
         if isinstance(record, Ending):
             return exit_failed(record.reason, self.upstream)
         # Printable as it is: a host in a record is canonical, hence plain ASCII.
+        if record.verb == "tool":
+            return f"the tool {record.host}: {record.reason}"
         if record.key != "internet.hosts":
             return record.reason
         name = f"[{record.host}]" if ":" in record.host else record.host

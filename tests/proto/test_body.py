@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fuzz.strategies_http import cut, points
-from proto.codecs.body import CHUNK_LINE_MAX_BYTES, LAST_CHUNK, BodyReader, chunk
+from proto.codecs.body import CHUNK_LINE_MAX_BYTES, LAST_CHUNK, BodyReader, chunk, last_chunk
 from proto.codecs.fields import FIELDS_MAX
 from proto.codecs.framing import CHUNKED, NONE, UNTIL_CLOSE, Framing, Kind
 from proto.codecs.heads import HEAD_MAX_BYTES
@@ -161,6 +161,23 @@ def test_the_line_before_a_chunk_is_bounded() -> None:
     assert read([longest + b"a\r\n" + LAST_CHUNK]) == (b"a", b"")
     refused(longest[:-2] + b"x\r\n")
     refused(b"1;" + b"x" * CHUNK_LINE_MAX_BYTES)
+
+
+@given(st.integers(0, 60))
+def test_trailers_stand_apart_as_they_came(at: int) -> None:
+    data = b"2\r\nhi\r\n0\r\nX-Trailer: 1\r\nLink-Refused:  no \r\n\r\nGET"
+    reader = BodyReader(CHUNKED, MalformedRequest)
+    assert reader.trailers == b""
+    assert b"".join(reader.feed(data[:at]) + reader.feed(data[at:])) == b"hi"
+    assert (reader.done, reader.rest) == (True, b"GET")
+    assert reader.trailers == b"X-Trailer: 1\r\nLink-Refused:  no \r\n"
+
+
+def test_the_last_chunk_is_printed_with_its_trailers() -> None:
+    assert last_chunk(()) == LAST_CHUNK
+    assert last_chunk(((b"A", b"b"), (b"C", b""))) == b"0\r\nA: b\r\nC: \r\n\r\n"
+    with pytest.raises(ValueError, match="no field"):
+        last_chunk(((b"A", b"b\r\nC: d"),))
 
 
 def test_trailers_are_bounded_in_bytes_and_number() -> None:

@@ -188,6 +188,85 @@ def test_a_no_reaches_the_program_and_nothing_the_tool():
     assert stage.wrote == []
 
 
+# What the wire's log has of a no.
+
+
+def test_a_no_is_said_to_the_log_in_the_answers_head():
+    stage = ready()
+    call = stage.request("tools/call", CALL)
+    stage.answer(yes=False)
+    assert stage.field(call, "Link-Refused") == "no."
+    other = stage.modern("tools/call", CALL)
+    stage.answer(yes=False)
+    assert (stage.status(other), stage.field(other, "Link-Refused")) == (200, "no.")
+
+
+def test_a_no_to_a_call_whose_stream_has_begun_is_said_behind_it():
+    stage = ready()
+    call = stage.request("tools/call", CALL)
+    stage.wait(6)
+    stage.answer(yes=False)
+    assert stage.field(call, "Link-Refused") is None
+    assert stage.events(call)[-1]["error"]["code"] == REFUSED
+    assert stage.replies[call].endswith(b"\r\n0\r\nLink-Refused: no.\r\n\r\n")
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_call_that_is_taken_back_before_its_answer_is_no_call_that_was_made(accept, begun):
+    stage = ready()
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL}
+    call = stage.post(message, "s1", accept=accept)
+    stage.wait(6 if begun else 0)
+    stage.tell("notifications/cancelled", {"requestId": 1})
+    assert call in stage.ended
+    assert f"Link-Refused: {mcp.TAKEN_BACK}\r\n".encode() in stage.replies[call]
+
+
+def test_a_call_taken_back_after_a_yes_was_made():
+    stage = ready()
+    call = stage.request("tools/call", CALL)
+    stage.answer(yes=True)
+    stage.tell("notifications/cancelled", {"requestId": 1})
+    assert call in stage.ended
+    assert b"Link-Refused" not in stage.replies[call]
+
+
+def test_a_call_of_a_session_that_ends_before_its_answer_was_not_made():
+    stage = ready()
+    call = stage.request("tools/call", CALL)
+    stage.send("DELETE", mcp_session_id="s1")
+    assert f"Link-Refused: {mcp.TAKEN_BACK}\r\n".encode() in stage.replies[call]
+
+
+def test_what_is_refused_unasked_is_said_to_the_log():
+    stage = ready()
+    calls = [stage.request("tools/call", CALL, id_=f"x{n}") for n in range(mcp.QUESTIONS_MAX + 1)]
+    assert stage.field(calls[-1], "Link-Refused").startswith("too many questions")
+    stage = ready()
+    long = stage.request("tools/call", {"name": "f", "arguments": {"x": "y" * 70_000}})
+    assert stage.field(long, "Link-Refused").startswith("the call is too long")
+    page = stage.post({"jsonrpc": "2.0", "id": 5, "method": "ping"}, "s1", origin="http://a")
+    assert stage.field(page, "Link-Refused") == "pages may not call a tool."
+
+
+def test_no_server_has_its_answers_counted_as_refusals():
+    stage = ready("f")
+    call = stage.request("tools/call", CALL)
+    error = {"code": REFUSED, "message": "the person refused the call."}
+    stage.say({"jsonrpc": "2.0", "id": 1, "error": error, "Link-Refused": "x"})
+    stage.say({"jsonrpc": "2.0", "id": 1, "error": error})
+    assert stage.error(call) == REFUSED
+    assert b"Link-Refused" not in stage.replies[call]
+
+
+def test_a_request_that_is_malformed_is_no_refusal():
+    stage = ready()
+    call = stage.request("tools/call", {"arguments": {}})
+    assert stage.status(call) == 400
+    assert stage.field(call, "Link-Refused") is None
+
+
 def test_a_tool_that_asks_nobody_asks_nobody():
     stage = ready(asks=False)
     stage.request("tools/call", CALL)

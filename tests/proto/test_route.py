@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from proto.calls.mounts import Mount
-from proto.commands import Close
-from proto.events import Cause
+from proto.calls.ledger import Ledger
+from proto.calls.limits import Limits
+from proto.calls.mounts import Mount, Mounts
+from proto.calls.reach import Link
+from proto.calls.route import route_call
+from proto.codecs.http1 import NONE, RequestReader
+from proto.commands import CLIENT, UPSTREAM, Close, Log, Receive, Send
+from proto.events import Cause, Failed, Reason, Received
 from proto.policy.admission import REFUSALS_MOST, Admission
+from proto.policy.keys import Key
 from proto.policy.records import Allowed, Ending, Paused, Refusal
 from shells.sim_world import Await, Cut, End, Fin, Hear, HearEnd, Leave, Reset, Say, Signal
+from tests.proto.playbook import obliging
 from tests.proto.wires import CALLER, HEARD, SECRET, answers, fields, heard, request, said, wire
 
 OTHER = Mount(b"other", "bridge", "bridge other", host="other")
@@ -65,6 +74,67 @@ def test_a_bridges_refusal_is_logged_as_one() -> None:
     assert answers(seen)[0].status == 403
     assert b"ink-" not in seen.client.data
     assert seen.log[-1] == Refusal("bridge", "other", 0, 403, "no such thing??")
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+DATA = b"9\r\ndata: x\n\n\r\n"
+
+
+@pytest.mark.parametrize("cut", Cut)
+def test_a_refusal_behind_an_answer_that_has_begun_is_logged_as_one(cut: Cut) -> None:
+    behind = b"0\r\nX-Its: 1\r\nLINK-Refused: the person\x80 refused. \r\n\r\n"
+    for seed in range(4):
+        bridges = {"bridge other": (HEARD, Say(STREAM + DATA + behind), Leave())}
+        seen = wire(request("/_link/other/"), [OTHER], bridges, cut=cut, seed=seed)
+        assert answers(seen)[0].body == b"data: x\n\n"
+        assert b"efused" not in seen.client.data
+        assert b"X-Its" not in seen.client.data
+        assert seen.log == (ALLOWED, Refusal("bridge", "other", 0, 200, "the person? refused."))
+
+
+def test_other_trailers_say_nothing_of_a_call() -> None:
+    stream = Say(STREAM + DATA + b"0\r\nX-Link-Refused: no\r\nDate: x\r\n\r\n")
+    seen = wire(request("/_link/other/"), [OTHER], {"bridge other": (HEARD, stream)})
+    assert isinstance(seen.log[-1], Ending)
+    assert seen.log[-1].reason == "done"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 403 No\r\nLink-Refused: no.\r\nContent-Length: 1\r\n\r\n.",
+        STREAM + DATA + b"0\r\nLink-Refused: no.\r\n\r\n",
+    ],
+)
+def test_a_refusal_whose_client_has_left_is_logged_as_one(answer: bytes) -> None:
+    head = RequestReader().feed(request("/_link/other/"))
+    assert head is not None
+    mounts = Mounts([OTHER], caller=Key(CALLER))
+    script = route_call(Link(), Ledger(0.0), head[0], NONE, OTHER, b"/", mounts, Limits())
+    log = []
+    command = next(script)
+    with suppress(StopIteration):
+        while True:
+            event = obliging(command, 1.0)
+            match command:
+                case Log(record):
+                    log.append(record)
+                case Receive():
+                    event = Received(UPSTREAM, answer, 1.0)
+                case Send(to_client=data) if data:
+                    event = Failed(Reason.RESET, 1.0, CLIENT)
+            command = script.send(event)
+    assert [type(record) for record in log] == [Allowed, Refusal]
+    assert (log[1].reason, log[1].status) == ("no.", 0)
+
+
+def test_a_client_that_leaves_before_its_answer_is_an_ending() -> None:
+    seen = wire(
+        (Say(request("/_link/other/")), Await("asked"), Reset()),
+        [OTHER],
+        {"bridge other": (HEARD, Signal("asked"), HearEnd())},
+    )
+    assert isinstance(seen.log[-1], Ending)
 
 
 def test_a_route_counts_as_a_call_and_its_refusals_as_refusals() -> None:

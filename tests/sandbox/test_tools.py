@@ -175,6 +175,63 @@ print(json.dumps([text(call(session, "echo", a=1)), text(call(session, "save", b
         assert "changes nothing" not in person.asked[0]["text"]
 
 
+def log_of(box: Box, name: str) -> list[tuple[str, str]]:
+    """Return the verdicts and reasons of the calls of a sandbox's tool, call by call."""
+    shown = box.installed.run(box.who, "log", name, "--json")
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    calls: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        assert (line["verb"], line["host"]) == ("tool", "notes")
+        calls.setdefault(line["call"], []).append(line)
+    assert all(each[0]["verdict"] == "allowed" for each in calls.values())
+    return [(each[-1]["verdict"], each[-1]["reason"]) for each in calls.values()]
+
+
+def test_the_log_says_what_was_refused_and_what_nobody_answered(
+    installed, ordinary, ordinary_folder
+):
+    # The second's answer begins as a stream before anybody has said no, and the third is taken
+    # back before that.
+    script = """
+session = begin()
+text(call(session, "save", a=1))
+params = {"name": "save", "arguments": {"b": 2}}
+head = dict(HEAD, **{"mcp-session-id": session})
+for number in (100, 101):
+    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+    waits = urllib.request.urlopen(
+        urllib.request.Request(URL, json.dumps(message).encode(), head), timeout=100)
+    print("begun", flush=True)
+    if number == 101:
+        post({"method": "notifications/cancelled", "params": {"requestId": 101}}, session)
+    print(json.dumps(messages(waits.read().decode())), flush=True)
+text(call(session, "echo", d=4))
+"""
+    with a_box(installed, ordinary, ordinary_folder, "--allow", "echo") as box:
+        command = installed.argv("run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3")
+        says: dict[str, str] = {'"a": 1': "no"}
+        with Person(installed, ordinary, says) as person:
+            run = lnk.popen(ordinary, [*command, "-c", CLIENT + script], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)  # fmt: skip
+            assert run.stdout
+            assert run.stdout.readline() == "begun\n"
+            (waits,) = [one for one in person.asked if '"b": 2' in one["text"]]
+            installed.run(ordinary, "answer", waits["id"], "no")
+            rest, told = run.communicate(timeout=lnk.LONG_S)
+        assert run.returncode == 0, told
+        (refused,), begun, nothing = [json.loads(line) if line.startswith("[") else line
+                                      for line in rest.splitlines()]  # fmt: skip
+        assert (refused["error"]["code"], begun, nothing) == (403, "begun", [])
+        assert box.calls() == ["echo"]
+        found = log_of(box, person.asked[0]["sandbox"])
+        no = ("refused", "the person refused the call.")
+        taken_back = "the program took the call back before anybody had answered."
+        assert found[2:] == [no, no, ("refused", taken_back), ("ended", "done"), ("ended", "done")]
+        assert all(each == ("ended", "done") for each in found[:2])
+        said = "lnk sandbox: the tool notes: the person refused the call.\n"
+        assert told.count(said) == told.count("the tool notes") == 1
+
+
 def test_a_servers_hints_are_shown_once_it_has_listed(installed, ordinary, ordinary_folder):
     script = """
 session = begin()

@@ -47,6 +47,11 @@ def test_another_refusal_is_told_in_its_own_words(said):
     assert said() == ["lnk sandbox: a.example is refused."]
 
 
+def test_a_call_that_was_not_allowed_is_told_with_its_tool(said):
+    Teller(None)(Refusal("tool", "notes", 0, 200, "nobody answered."))
+    assert said() == ["lnk sandbox: the tool notes: nobody answered."]
+
+
 def failed(reason: str) -> Ending:
     return Ending("connect", "a.example", 443, 0, 0, 1.0, reason, at_exit=True)
 
