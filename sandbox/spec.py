@@ -330,12 +330,18 @@ class Spec(Table):
         home: the user's, absolute; None is that of the process.  judge: what else the
         spec must hold to; it raises SpecError, and the line is added.
         """
+        from sandbox.regular import NotRegular, opened
+
         try:
             path = os.path.abspath(file)
-            with open(path, "rb") as source:
+            with open(opened(path, piped=True), "rb") as source:
                 data = source.read(SPEC_MAX_BYTES + 1)
         except OSError as error:
             raise SpecError("", f"{error.strerror or 'cannot be read'}.", file=file) from None
+        except NotRegular as error:
+            raise SpecError(
+                "", f"is {error}; name the file that the spec is in", file=file
+            ) from None
         folder = os.path.realpath(os.path.dirname(path))
         return cls.parse(data, folder=folder, home=home, file=file, judge=judge)
 

@@ -8,12 +8,12 @@ again, and `in_words` what a person is shown of one that wasn't.
 from __future__ import annotations
 
 import os
-import stat
 
 from sandbox.confinement import Closed, Confinement, Host, Loopback, Net, Proxied, Proxy, Unwalled
 from sandbox.errors import LaunchError, SandboxError, SpecError, one_line
 from sandbox.kinds import DIGITS, LETTERS
 from sandbox.place import Bases, Place
+from sandbox.regular import NotRegular, opened
 from sandbox.spec import SPEC_MAX_BYTES, Commands, Spec
 from sandbox.state import settings_folder, user_home
 from sandbox.table import dump_table, read_table, refuse_unbuilt, replaced
@@ -54,12 +54,12 @@ def placed(error: SandboxError, file: str | None) -> SandboxError:
     is gone, and has no lines any more.
     """
     try:
-        if file is None or not stat.S_ISREG(os.stat(file).st_mode):
+        if file is None:
             return error
-        with open(file, "rb") as source:
+        with open(opened(file), "rb") as source:
             text = source.read(SPEC_MAX_BYTES).decode()
         steps = _steps_of(error, file)
-    except (OSError, UnicodeDecodeError, SandboxError):
+    except (OSError, NotRegular, UnicodeDecodeError, SandboxError):
         return error  # it has changed meanwhile
     from sandbox.toml_lines import line_of
 
@@ -101,7 +101,8 @@ def _steps_of(error: SandboxError, file: str) -> tuple[Step, ...]:
 
 def _text_of(data: bytes, file: str | None) -> str:
     if len(data) > SPEC_MAX_BYTES:
-        raise SpecError("spec", f"is longer than {SPEC_MAX_BYTES} bytes", file=file)
+        said = f"is longer than {SPEC_MAX_BYTES} bytes; no spec needs as many, name the right file"
+        raise SpecError("spec", said, file=file)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -112,12 +113,15 @@ def _text_of(data: bytes, file: str | None) -> str:
 def _values_of(text: str, file: str | None) -> dict[str, object]:
     import tomllib
 
+    from sandbox.toml_depth import DEPTH_MAX, too_deep
+
     if text.startswith("\ufeff"):
         raise SpecError("spec", "begins with a byte order mark; save it without", line=1, file=file)
+    if (line := too_deep(text)) is not None:
+        said = f"is nested more than {DEPTH_MAX} deep here, and no key of a spec is; take it out"
+        raise SpecError("spec", said, line=line, file=file)
     try:
         return tomllib.loads(text)
-    except RecursionError:
-        raise SpecError("spec", "is nested too deeply", file=file) from None
     except tomllib.TOMLDecodeError as error:
         reason, line = _what_and_where(str(error), text)
         raise SpecError("spec", f"isn't TOML: {reason}", line=line, file=file) from None

@@ -7,7 +7,6 @@ Whoever calls this has the keys in memory from then on; `run` does so in a proce
 from __future__ import annotations
 
 import os
-import stat
 
 from sandbox.place import Place, shown
 from sandbox.route import (
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
     from sandbox.route import Route
     from sandbox.spec import Spec
+
+    Seen = tuple[tuple[str, str], ...]
 
 KEY_MAX_BYTES = 8192
 
@@ -87,10 +88,11 @@ def routes_of(spec: Spec, environ: Mapping[str, str] | None = None) -> tuple[Rou
 def _routes(spec: Spec, environ: Mapping[str, str]) -> Iterator[tuple[Place, Route]]:
     """Yield each route, and the key that asks for it."""
     root = Place(root="spec")
+    seen = _seen(spec)
     for provider in PROVIDERS:
         if (made := getattr(spec.models, provider)) is not None:
             place = root.at("models", provider, "key")
-            secret_key = _key(spec, made.source, environ, place)
+            secret_key = _key(seen, made.source, environ, place)
             check_model_key(secret_key, place)
             yield (
                 root.at("models", provider),
@@ -106,7 +108,7 @@ def _routes(spec: Spec, environ: Mapping[str, str]) -> Iterator[tuple[Place, Rou
     for name, one in spec.secrets.items():
         place = root.at("secrets", name, "key")
         rule = Rule(host=one.host, paths=one.paths, header=one.header, refused=one.refused)
-        secret = _key(spec, one.source, environ, place)
+        secret = _key(seen, one.source, environ, place)
         check_secret(rule, secret, place)
         made = Secret(name=name, rule=rule, secret=secret, placeholder=new_key())
         yield root.at("secrets", name), made
@@ -127,7 +129,7 @@ def _tool(name: str, place: Place) -> Tool:
     return tool
 
 
-def _key(spec: Spec, source: str, environ: Mapping[str, str], place: Place) -> str:
+def _key(seen: Seen, source: str, environ: Mapping[str, str], place: Place) -> str:
     where, _, name = source.partition(":")
     if where == "env":
         found = environ.get(name, "")
@@ -135,7 +137,7 @@ def _key(spec: Spec, source: str, environ: Mapping[str, str], place: Place) -> s
             why = "is empty" if name in environ else "isn't set"
             place.refuse(f"names the variable {name}, which {why}; set it, or use file:")
     else:
-        found = _from_file(spec, name, place)
+        found = _from_file(seen, name, place)
         if not found:
             place.refuse(f"names {shown(name)}, which is empty; write the key into it")
     if not (found.isascii() and found.isprintable() and found == found.strip()):
@@ -149,27 +151,40 @@ SYSTEM = ("/usr", "/opt")
 """What every sandbox is shown of the machine."""
 
 
-def _check_unshown(spec: Spec, real: str, place: Place) -> None:
+def _seen(spec: Spec) -> Seen:
+    """Return what the program is shown, each by its name and its real one.
+
+    Empty where no key is in a file.  There may be a thousand folders, and as many keys, so it is
+    looked up once for all.
+    """
+    if not any(source.startswith("file:") for _, source in sources_of(spec)):
+        return ()
+    home = [user_home()] if spec.files.read_home else []
+    folders = (*spec.files.write, *spec.files.read, *home, *SYSTEM)
+    return tuple((folder, os.path.realpath(folder)) for folder in folders)
+
+
+def _check_unshown(seen: Seen, real: str, place: Place) -> None:
     """Refuse a key's file that the program itself could read, by whatever name and grant.
 
     `Spec.check` judges what is written; here links are followed, and flags have been added.
     """
-    home = [user_home()] if spec.files.read_home else []
-    for folder in (*spec.files.write, *spec.files.read, *home, *SYSTEM):
-        if f"{real}/".startswith(f"{os.path.realpath(folder)}/"):
+    for folder, its in seen:
+        if f"{real}/".startswith(f"{its}/"):
             place.refuse(
                 f"leads to a file in {shown(folder)}, which the sandbox reads; keep it elsewhere"
             )
 
 
-def _from_file(spec: Spec, path: str, place: Place) -> str:
+def _from_file(seen: Seen, path: str, place: Place) -> str:
+    from sandbox.regular import NotRegular, opened
+
     try:
-        with open(path, "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                place.refuse(f"names {shown(path)}, which isn't a file")
-            _check_unshown(spec, os.path.realpath(path), place)
+        with open(opened(path), "rb") as file:
+            _check_unshown(seen, os.path.realpath(path), place)
             data = file.read(KEY_MAX_BYTES + 2)
+    except NotRegular as kind:
+        place.refuse(f"names {shown(path)}, which is {kind}; name the file that the key is in")
     except OSError as error:
         place.refuse(f"names {shown(path)}, which can't be read: {error.strerror}")
     return data.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")

@@ -1,9 +1,10 @@
 """On which line of a TOML text a key stands: `tomllib` reads values and keeps no lines.
 
 Only texts that `tomllib` has read come here, so the scanner needs to tell tokens apart,
-not to judge them: it walks headers, pairs, arrays and inline tables once, notes the
-line at which each path of keys is first named, and looks the wanted one up.  It runs
-only when a spec is refused.
+not to judge them: it walks headers, pairs, arrays and inline tables once, and tells of
+each path of keys the line at which it is named.  What isn't wanted of that is kept
+nowhere: a spec that nobody of us wrote may hold half a million paths.  It runs only when
+a spec is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import re
 import tomllib
 
 from sandbox.errors import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Steps = tuple[Step, ...]
 
@@ -34,22 +39,34 @@ def line_of(text: str, steps: Steps) -> int | None:
 
     A path that isn't there (a missing key) has the line of the longest part that is.
     """
-    scanner = _Scanner(text)
-    scanner.scan()
-    for length in range(len(steps), 0, -1):
-        line = scanner.lines.get(steps[:length])
-        if line is not None:
-            return line
-    return None
+    longest = 0
+    found: int | None = None
+
+    def named(path: Steps, line: int) -> None:
+        """Keep the line of a path that has more of the wanted one than any before it."""
+        nonlocal longest, found
+        shared = 0
+        for step, wanted in zip(path, steps, strict=False):
+            if step != wanted:
+                break
+            shared += 1
+        if shared > longest:
+            longest, found = shared, line
+
+    Scanner(text, named).scan()
+    return found
 
 
-class _Scanner:
-    """One walk over a TOML text; `lines` has each path's line."""
+class Scanner:
+    """One walk over a TOML text; `named` is told each path that is named, and its line.
 
-    def __init__(self, text: str) -> None:
+    A path stands for those above it too: `a.b` names `a`.
+    """
+
+    def __init__(self, text: str, named: Callable[[Steps, int], None]) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Steps, int] = {}
+        self.named = named
         self._counted_to = 0
         self._line = 1
         self._tables: dict[Steps, int] = {}
@@ -77,11 +94,9 @@ class _Scanner:
         return found.group()
 
     def _note(self, path: Steps) -> None:
-        """Note the line of a path, and of those above it that no line has named."""
         self._line += self.text.count("\n", self._counted_to, self.at)
         self._counted_to = self.at
-        for length in range(1, len(path) + 1):
-            self.lines.setdefault(path[:length], self._line)
+        self.named(path, self._line)
 
     def _header(self) -> Steps:
         """Read `[a.b]` or `[[a.b]]`; return the path of the table it opens."""

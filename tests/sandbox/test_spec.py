@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from sandbox.spec import (
     Spec,
 )
 from sandbox.spec_file import digest, in_words
+from sandbox.spec_routes import routes_of
 from sandbox.table import dump_table, keys_of, read_table
-from sandbox.toml_lines import line_of
+from sandbox.toml_depth import DEPTH_MAX, too_deep
+from sandbox.toml_lines import Scanner, line_of
 
 FULL = """\
 [files]
@@ -307,12 +310,65 @@ def test_a_key_pasted_where_its_place_belongs_is_never_shown(text: str):
             f"[network]\nper_minute = 0x{'f' * 5000}",
             "spec:2: network.per_minute: so long a number isn't a limit; it is 1 to 1000000",
         ),
-        ("x = " + "[" * 100_000, "spec: is nested too deeply"),
+        ("x = " + "[" * 100_000, f"spec:1: spec: is nested more than {DEPTH_MAX} deep here, and"),
         ("x" * (SPEC_MAX_BYTES + 1), f"spec: is longer than {SPEC_MAX_BYTES} bytes"),
     ],
 )
 def test_a_text_that_is_no_toml_is_refused(text: str, told: str):
     assert refusal(text).startswith(told)
+
+
+PART = "a"
+DEEP = [".".join([PART] * (DEPTH_MAX + 1)), " . ".join(["'a'"] * (DEPTH_MAX + 1))]
+FLAT = ".".join([PART] * DEPTH_MAX)
+HIDERS = ["", "x = 1 # ]\n", 'x = """\n" """\n', "x = '''\n' '''\n", 'x = "#"\n', "x = [{}, []]\n",
+          'x = """\\""" """\n', 'x = """""\n""" #"""\n', "x = '#' # '''\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("before", HIDERS)
+def test_a_key_of_many_parts_is_refused_before_it_is_read(before: str, deep: str):
+    """`tomllib` takes the square of the parts for one: minutes for a mebibyte of them."""
+    for text in (f"{deep} = 1", f"[{deep}]", f"[[ {deep} ]]", f"y = {{ {deep} = 1 }}"):
+        assert tomllib.loads(before + text), "it is TOML"
+        line = before.count("\n") + 1
+        assert refusal(before + text) == (
+            f"spec:{line}: spec: is nested more than {DEPTH_MAX} deep here, and no key of a spec "
+            "is; take it out"
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FLAT} = 1",
+        f"[{FLAT}]\n{FLAT} = 1",
+        "x = " + "[" * DEPTH_MAX + "]" * DEPTH_MAX,
+        f'x = "{FLAT}.{FLAT}"',
+        f"x = '{FLAT}.{FLAT}'",
+        f'x = """\n{FLAT}.{FLAT}"""',
+        f"# {FLAT}.{FLAT} [[[[[[[[[[[[[[[[[[[[",
+        "x = [" + "{}, [], " * 50 + "]",
+        f'"{FLAT}.{FLAT}" = 1',
+    ],
+)
+def test_what_is_nested_less_deeply_is_left_to_the_reader(text: str):
+    assert tomllib.loads(text) is not None
+    assert too_deep(text) is None
+
+
+def test_no_text_takes_the_depth_s_judge_long():
+    """Each of a mebibyte: what is looked through twice at each place would take hours."""
+    size = SPEC_MAX_BYTES
+    for piece in ('\\"""', '"', "'", '""', '"\\', "'''''", "a .", '"a".', "[]", "a\n", '"\\\n'):
+        for head in ("", 'x="""', "x='''", 'x="'):
+            too_deep(head + piece * (size // len(piece)))
+
+
+def test_a_refusal_s_line_in_a_list_of_lists_is_found_at_once():
+    """Half a million paths of many steps each: kept, they took minutes and a gigabyte."""
+    text = "x = " + "[" * 15 + "1," * 500_000 + "]" * 15
+    assert refusal(text) == "spec:1: x: unknown key; there are " + ", ".join(sorted(keys_of(Spec)))
 
 
 def test_bytes_that_are_no_utf8_are_refused_on_their_line():
@@ -329,6 +385,61 @@ def test_a_refusal_names_the_file_and_the_line(tmp_path: Path):
     assert refused.value.line == 3
     assert refused.value.key == "internet.hots"
     assert refused.value.exit_code == 2
+
+
+def read_refusal(file: str) -> str:
+    with pytest.raises(SpecError) as refused:
+        Spec.read(file)
+    return str(refused.value)
+
+
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 1 << 40)
+    cure = "name the file that the spec is in"
+    for file, said in (
+        (f"{tmp_path}/pipe", f"is a named pipe; {cure}"),
+        (f"{tmp_path}/link", f"is a named pipe; {cure}"),
+        (f"{tmp_path}", f"is a folder; {cure}"),
+        ("/dev/zero", f"is a device; {cure}"),
+    ):
+        assert read_refusal(file) == f"{file}: {said}"
+    assert read_refusal(f"{tmp_path}/huge").startswith(f"{tmp_path}/huge: spec: is longer than ")
+
+
+def test_a_pipe_that_is_open_already_is_read_to_its_end():
+    ours, its = os.pipe()
+    os.write(its, b"[files]\nread_home = true\n")
+    os.close(its)
+    try:
+        assert Spec.read(f"/dev/fd/{ours}").files.read_home
+    finally:
+        os.close(ours)
+
+
+def test_a_key_s_file_that_is_none_is_refused_and_never_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "key")
+    spec = parse(f"[models]\nopenai = {{ key = 'file:{tmp_path}/key' }}")
+    with pytest.raises(SpecError) as refused:
+        routes_of(spec)
+    assert refused.value.key == "models.openai.key"
+    said = ", which is a named pipe; name the file that the key is in"
+    assert refused.value.message.endswith(said)
+
+
+def test_each_folder_is_looked_up_once_for_all_keys(tmp_path: Path, monkeypatch):
+    """A thousand keys and as many folders took half a minute before the person was asked."""
+    real, looked = os.path.realpath, []
+    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(path) or real(path))
+    (tmp_path / "key").write_text("treasure")
+    text = f"[files]\nread = {json.dumps([f'{tmp_path}/{at}' for at in range(50)])}\n" + "".join(
+        f"[secrets.a{at}]\nkey = 'file:{tmp_path}/key'\nhost = 'a.b'\npaths = ['/{{secret}}']\n"
+        for at in range(50)
+    )
+    assert len(routes_of(parse(text))) == 50
+    assert sum(os.path.basename(path).isdecimal() for path in looked) == 50
 
 
 def test_a_key_pasted_in_the_place_of_its_name_is_not_shown():
@@ -590,13 +701,16 @@ def paths(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | int
     ]
 
 
-def test_every_path_of_a_text_is_found():
-    from sandbox.toml_lines import _Scanner
+def paths_named(text: str) -> set[tuple[str | int, ...]]:
+    """Return every path that the scanner of lines finds named, those above each too."""
+    found = set()
+    Scanner(text, lambda path, _: found.update(path[:at] for at in range(1, len(path) + 1))).scan()
+    return found
 
+
+def test_every_path_of_a_text_is_found():
     for text in (LINES, FULL):
-        scanner = _Scanner(text)
-        scanner.scan()
-        assert set(paths(tomllib.loads(text))) == set(scanner.lines)
+        assert set(paths(tomllib.loads(text))) == paths_named(text)
 
 
 toml_keys = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=6)
@@ -619,16 +733,13 @@ toml_values = st.recursive(
 
 @given(st.dictionaries(toml_keys.map(json.dumps), toml_values, max_size=4))
 def test_every_path_of_any_text_is_found(pairs: dict[str, str]):
-    from sandbox.toml_lines import _Scanner
-
     text = "".join(f"{name} = {value}\n" for name, value in pairs.items())
     try:
         values = tomllib.loads(text)
     except ValueError:
         return  # two keys that are one, or a comment in an inline table
-    scanner = _Scanner(text)
-    scanner.scan()
-    assert set(paths(values)) == set(scanner.lines)
+    assert set(paths(values)) == paths_named(text)
+    assert too_deep(text) is None
 
 
 @given(st.text())
