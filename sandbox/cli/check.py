@@ -301,9 +301,8 @@ def closed_dot_files(plan: Plan) -> list[Guarded]:
     from sandbox.linux.packing import fields_of
     from sandbox.linux.probes import Guarded
 
-    guards = dot_files(plan)
-    needed = Needed(guards, Layout(Kept(fields_of(plan, ())).arguments))
-    return [Guarded(guard.at) for guard in guards if guard.kind or guard.by] + [
+    needed = Needed(dot_files(plan), Layout(Kept(fields_of(plan, ())).arguments))
+    return [Guarded(guard.at) for guard in needed.guards] + [
         Guarded(pin, True) for pin in needed.pins
     ]
 

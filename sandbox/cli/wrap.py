@@ -281,7 +281,7 @@ def explained(made: Plan, guards: list[Guard], *, as_json: bool) -> str:
     if not as_json:
         from sandbox.linux.bubblewrap import explain
 
-        return explain(made, [(guard.at, guard.kind != 0, guard.why) for guard in guards])
+        return explain(made, [(g.at, g.kind != 0, g.why) for g in guards if not g.written])
     from sandbox.linux.values import plain
 
     return json.dumps(plain(made), indent=2)

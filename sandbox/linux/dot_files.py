@@ -115,13 +115,17 @@ class _Looker:
         self.layout = layout
         self.reader = Reader(home)
         self.guards: dict[str, Guard] = {}
+        self.stays: dict[str, Guard] = {}
         self.repositories: dict[str, Repository] = {}
         self._scanned: set[tuple[str, str]] = set()
         self._submodules = 0
 
     def found(self) -> "list[Guard]":
-        """Return the guards, but those that lie in another."""
+        """Return the guards, but those that lie in another, or stay where they are anyway."""
         outer = [g for g in self.guards.values() if not self._within(g.at.rpartition("/")[0])]
+        above = {folder for guard in outer for folder in self.layout.above(guard.at)}
+        stays = [guard for at, guard in self.stays.items() if at not in above]
+        outer += [guard for guard in stays if not self._within(guard.at)]
         return sorted(outer, key=lambda guard: guard.at)
 
     # -- names at the top of a folder
@@ -178,7 +182,7 @@ class _Looker:
         if repository.top in self.repositories:
             return
         self.repositories[repository.top] = repository
-        for path in (repository.folder, repository.common):
+        for path in repository.ways:
             self._candidate(path, 0, "git's own folder")
         self._submodules_of(repository)
 
@@ -207,7 +211,7 @@ class _Looker:
         ):
             named, trees = self.reader.read(path)
             hooks += named
-            tops += [walk(joined(folder, tree)).real for tree in trees]
+            tops += [joined(folder, tree) for tree in trees]
         for top in tops:
             self._hooks(f"{common}/hooks", [top])
             for one in hooks:
@@ -288,8 +292,16 @@ class _Looker:
                     f"{link} is a link, and leads to {why}: put what it leads to in its "
                     "place, or add its folder to write_dot_files."
                 )
+        for place in found.left:
+            self._stay(place, why)
         if found.kind or by:
             self._add(Guard(found.real, found.kind, by, why))
+
+    def _stay(self, place: str, why: str) -> None:
+        """Keep in its place what a path goes into and back out of: a link could stand there."""
+        if self._is_open(place) and place not in self.layout.mounts:
+            kind = kind_of(place)
+            self._add(Guard(place, kind, FOLDER, why, written=kind in (0, FOLDER)))
 
     def _add(self, guard: Guard) -> None:
         if not self._is_open(guard.at) or guard.at in self.guards:
@@ -298,6 +310,9 @@ class _Looker:
             if kind_of(above) not in (0, FOLDER):
                 # A file stands where a folder is named: in its place one could be made.
                 guard = Guard(above, kind_of(above), 0, guard.why)
+        if guard.written:
+            self.stays[guard.at] = guard
+            return
         for folder, words in self.written.items():
             if inside(folder, guard.at):
                 raise _error(

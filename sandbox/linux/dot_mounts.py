@@ -12,16 +12,18 @@ class Guard:
     """One path that the program must not change, or put anything else in the place of.
 
     kind: of what is there, 0 for nothing.  by: what a missing one is held by (FOLDER or
-    FILE), 0 where it isn't held.  why: what reads it.
+    FILE), 0 where it isn't held.  why: what reads it.  written: it only stays where it is, a
+    folder in which the program may write.
     """
 
-    __slots__ = ("at", "by", "kind", "why")
+    __slots__ = ("at", "by", "kind", "why", "written")
 
-    def __init__(self, at: str, kind: int, by: int, why: str) -> None:
+    def __init__(self, at: str, kind: int, by: int, why: str, *, written: bool = False) -> None:
         self.at = at
         self.kind = kind
         self.by = by
         self.why = why
+        self.written = written
 
 
 class Layout:
@@ -78,8 +80,8 @@ class Needed:
     __slots__ = ("guards", "missing", "pins")
 
     def __init__(self, guards: "list[Guard]", layout: Layout) -> None:
-        self.guards = guards
-        pins = set()
+        self.guards = [guard for guard in guards if not guard.written]
+        pins = {guard.at for guard in guards if guard.written}
         self.missing: dict[str, int] = {}
         for guard in guards:
             pins.update(layout.above(guard.at))

@@ -22,28 +22,31 @@ class Repository:
 
     top: the work tree's folder.  folder: git's own (`GIT_DIR`).  common: what it shares
     with the repository's other worktrees, else the same.  All without links.
+    ways: the paths by which git gets to folder and common, as they are written.
     """
 
-    __slots__ = ("common", "folder", "top")
+    __slots__ = ("common", "folder", "top", "ways")
 
-    def __init__(self, top: str, folder: str, common: str) -> None:
+    def __init__(self, top: str, folder: str, common: str, ways: "tuple[str, ...]") -> None:
         self.top = top
         self.folder = folder
         self.common = common
+        self.ways = ways
 
 
 def repository_at(top: str) -> "Repository | None":
     """Return the repository whose work tree git finds at a folder, by its `.git`."""
-    found = walk(f"{top}/.git")
-    folder = found.real
-    if found.kind != FOLDER:
-        named = _line(f"{top}/.git")
+    way = f"{top}/.git"
+    if walk(way).kind != FOLDER:
+        named = _line(way)
         if not named.startswith("gitdir: "):
             return None
-        folder = walk(joined(top, named.removeprefix("gitdir: "))).real
+        way = joined(top, named.removeprefix("gitdir: "))
+    folder = walk(way).real
     if not is_repository(folder):
         return None
-    return Repository(top, folder, _common(folder))
+    shared = _common(folder)
+    return Repository(top, folder, walk(shared).real, (way, shared))
 
 
 def repositories_above(folder: str) -> "list[Repository]":
@@ -61,7 +64,7 @@ def is_repository(folder: str) -> bool:
     """Tell whether git takes a folder for one of its own: a HEAD, objects and refs."""
     if not _is_head(f"{folder}/HEAD"):
         return False
-    common = _common(folder)
+    common = walk(_common(folder)).real
     return all(posix.access(f"{common}/{name}", posix.X_OK) for name in ("objects", "refs"))
 
 
@@ -103,8 +106,9 @@ def opened_with(top: str, home: str) -> "tuple[str, ...]":
 
 
 def _common(folder: str) -> str:
+    """Return the path to what a folder of git's shares, as it is written."""
     named = _line(f"{folder}/commondir")
-    return walk(joined(folder, named)).real if named else folder
+    return joined(folder, named) if named else folder
 
 
 def _line(path: str) -> str:

@@ -145,10 +145,12 @@ def _nearest_folder(path: str) -> str:
 def links_to(*started: str) -> tuple[str, ...]:
     """Return the folders of all links on some paths: whoever writes one leads it elsewhere.
 
-    `lnk` itself is one where an installer keeps it in an environment (pipx, uv).
+    `lnk` itself is one where an installer keeps it in an environment (pipx, uv).  What a path
+    goes into and back out of counts as one: a link could take its place.
     """
-    links = [link for path in started if os.path.isabs(path) for link in walk(path).links]
-    return tuple(dict.fromkeys(above for link in links if (above := os.path.dirname(link)) != "/"))
+    ways = [walk(path) for path in started if os.path.isabs(path)]
+    found = [os.path.dirname(place) for way in ways for place in (*way.links, *way.left)]
+    return tuple(folder for folder in dict.fromkeys(found) if folder != "/")
 
 
 def places_of(*started: str) -> tuple[str, ...]:

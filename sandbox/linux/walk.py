@@ -26,26 +26,39 @@ class Walked:
 
     real: the place without links; what doesn't exist of it stands as it was written.
     kind: of what is there, 0 for nothing.  links: the links on the way, each where it is.
+    left: the folders that the path goes into and back out of (`tools/../hooks`); a link in the
+    place of one would lead elsewhere.
     """
 
-    __slots__ = ("kind", "links", "real")
+    __slots__ = ("kind", "left", "links", "real")
 
-    def __init__(self, real: str, kind: int, links: "tuple[str, ...]") -> None:
+    def __init__(
+        self, real: str, kind: int, links: "tuple[str, ...]", left: "tuple[str, ...]"
+    ) -> None:
         self.real = real
         self.kind = kind
         self.links = links
+        self.left = left
 
 
 def walk(path: str) -> Walked:
-    """Walk an absolute path; whatever can't be looked at counts as missing."""
-    left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    """Walk an absolute path; whatever can't be looked at counts as missing.
+
+    What is missing and left again counts as there, though it isn't to the kernel: it can be
+    made, and then the path leads on.
+    """
+    ahead = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     here, kind, missing = "", FOLDER, False
     links: list[str] = []
-    while left:
-        part = left.pop()
+    left: list[str] = []
+    while ahead:
+        part = ahead.pop()
         if part == "..":
+            if here:
+                left.append(here)
             here = here.rpartition("/")[0]
-            kind = 0 if missing else FOLDER
+            kind = kind_of(here or "/")
+            missing = kind in (0, LINK)
             continue
         step = f"{here}/{part}"
         kind = 0 if missing else kind_of(step)
@@ -55,12 +68,12 @@ def walk(path: str) -> Walked:
                 links.append(step)
                 if target.startswith("/"):
                     here = ""
-                left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+                ahead += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                 continue
             kind = 0
         missing = kind in (0, LINK)
         here = step
-    return Walked(here or "/", 0 if missing else kind, tuple(links))
+    return Walked(here or "/", 0 if missing else kind, tuple(links), tuple(left))
 
 
 def _led_to(link: str) -> "str | None":

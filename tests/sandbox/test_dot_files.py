@@ -44,11 +44,15 @@ def looked(
 
 
 def closed(folder: str, *more: str, **keys: object) -> dict[str, str]:
-    """Return the same as paths from the folder, each with how it stands: there, held, or no."""
+    """Return the same as paths from the folder, each with how it stands: there, held, or kept
+    in its place alone.
+    """
     found = {}
     for guard in looked(folder, *more, **keys):
         name = guard.at.removeprefix(f"{folder}/")
         found[name] = "there" if guard.kind else {FOLDER: "folder"}.get(guard.by, "file")
+        if guard.written:
+            found[name] = "stays"
     return found
 
 
@@ -136,6 +140,36 @@ def test_a_hooks_folder_is_closed_and_one_that_is_missing_held(repository):
     assert closed(repository) == {**USUAL, "tools/hooks": "folder"}
     os.makedirs(f"{repository}/tools/hooks")
     assert closed(repository) == {**USUAL, "tools/hooks": "there"}
+
+
+def test_what_a_path_goes_into_and_back_out_of_stays_where_it_is(repository):
+    """What is missing on the way could be made as a link, and a file be replaced by one."""
+    os.makedirs(f"{repository}/tools/deep")
+    os.mkdir(f"{repository}/hooks")
+    path = "tools/deep/../../gone/../file/../hooks"
+    git_alone(repository, "config", "core.hooksPath", path)
+    assert closed(repository) == {
+        **USUAL, "tools": "stays", "tools/deep": "stays", "gone": "stays", "file": "there",
+        "hooks": "there",
+    }  # fmt: skip
+    git_alone(repository, "config", "core.hooksPath", "tools/../tools/deep")
+    assert closed(repository) == {**USUAL, "tools/deep": "there"}, "what holds it stays anyway"
+
+
+@pytest.mark.parametrize("of", ["its folder", "what it shares", "its work tree"])
+def test_a_link_on_the_way_to_a_repository_is_refused(repository, of):
+    """The sandbox could lead git to a repository of its own by it."""
+    os.symlink(".", f"{repository}/link")
+    if of == "its folder":
+        os.rename(f"{repository}/.git", f"{repository}/own")
+        write(f"{repository}/.git", "gitdir: link/own\n")
+    if of == "what it shares":
+        shutil.copytree(f"{repository}/.git", f"{repository}/own")
+        write(f"{repository}/.git/commondir", "../link/own\n")
+    if of == "its work tree":
+        git_alone(repository, "config", "core.worktree", "../link")
+        git_alone(repository, "config", "core.hooksPath", "hooks")
+    assert refusal(repository).startswith(f"{repository}/link is a link, and leads to git's ")
 
 
 def test_settings_that_are_included_are_closed_and_missing_ones_held_by_a_file(repository):
@@ -601,6 +635,41 @@ def test_what_is_planted_in_a_submodule_is_not_run_by_git_at_the_top(inside, who
     assert not planted(who, top)
     inside(script, write=[top], write_dot_files=[top])
     assert planted(who, top)
+
+
+@pytest.mark.parametrize("by_the_way", ["tools", "gone", "file", "gone/deeper/.."])
+def test_a_folder_that_a_path_leaves_again_leads_nowhere_else(inside, who, folder, by_the_way):
+    """`tools/../hooks` is beside `tools`, and a link in its place would lead elsewhere."""
+    projects.repository(who, folder)
+    os.mkdir(f"{folder}/tools")
+    projects.git(who, folder, "config", "core.hooksPath", f"{by_the_way}/../hooks")
+    evil = EVIL.format(mark=f"{who.home}/planted")
+    script = f"""set +e
+        mkdir -p far/off/deeper far/hooks gone/deeper
+        for name in tools gone file; do mv $name old-$name; ln -s far/off $name; done
+        printf '#!/bin/sh\\n{evil}\\n' > far/hooks/pre-commit
+        cp far/hooks/pre-commit hooks
+        chmod +x far/hooks/* hooks/*"""
+    inside(script)
+    assert not planted(who, folder)
+    inside(script, write_dot_files=[folder])
+    assert planted(who, folder)
+
+
+def test_a_repository_beside_its_file_is_found_by_no_other_way(inside, who, folder):
+    projects.repository(who, folder)
+    os.mkdir(f"{folder}/tools")
+    os.rename(f"{folder}/.git", f"{folder}/own")
+    projects.write(who, f"{folder}/.git", "gitdir: tools/../own\n")
+    evil = EVIL.format(mark=f"{who.home}/planted")
+    script = f"""set +e
+        mkdir -p far/off; cp -r own far/own
+        git config -f far/own/config core.fsmonitor '{evil}; false'
+        mv tools old-tools; ln -s far/off tools"""
+    inside(script)
+    assert not planted(who, folder)
+    inside(script, write_dot_files=[folder])
+    assert planted(who, folder)
 
 
 # -- git goes on working ---------------------------------------------------------------------

@@ -698,9 +698,12 @@ def test_a_folder_with_a_link_to_what_is_run_or_imported_is_one_too(tmp_path, mo
     (scripts / "lnk").symlink_to(deep / "env" / "lnk")
     (deep / "env").symlink_to(real)
     (modules / "imports").symlink_to(real)
+    (deep / "left").mkdir()
     monkeypatch.setattr(sys, "argv", [str(scripts / "lnk")])
     monkeypatch.syspath_prepend(str(modules / "imports"))
     assert {str(scripts), str(deep), str(modules)} <= set(find_own().places)
+    monkeypatch.setattr(sys, "argv", [f"{deep}/left/../../real/lnk"])
+    assert {str(deep), str(tmp_path)} <= set(find_own().places)
     assert str(real / "lnk") in find_own().guarded
 
 
