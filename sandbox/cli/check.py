@@ -125,7 +125,14 @@ def read_request(data: bytes) -> Confinement:
     if isinstance(net, Proxied):
         from sandbox.cli.host_lists import check_proxy
 
-        check_proxy(net.proxy, Place(("confinement", "net", "proxied", "proxy")))
+        place = Place(("confinement", "net", "proxied", "proxy"))
+        check_proxy(net.proxy, place)
+        if net.proxy.hold:
+            # wrap makes no sandbox of it: what was tried would hold nobody's program.
+            place.at("hold").refuse(
+                "makes a proxy alone, which has no wall to check; send the confinement that "
+                "reaches it"
+            )
     return request.confinement
 
 

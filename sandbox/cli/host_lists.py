@@ -98,7 +98,10 @@ def check_request(request: WrapRequest) -> None:
 
 
 def check_proxy(proxy: Proxy, place: Place) -> None:
-    """Refuse a host of a proxy's lists by its path (SpecError)."""
+    """Refuse a host of a proxy's lists by its path (SpecError).
+
+    One that no list opens stays: its calls are refused "whatever the list says" (R32).
+    """
     _check(proxy.hosts or (), _hosts, place.at("hosts"), "wrap")
     _check(proxy.tcp, _tcp, place.at("tcp"), "wrap")
     _check(proxy.lan, _lan, place.at("lan"), "wrap")

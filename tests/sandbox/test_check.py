@@ -160,6 +160,12 @@ def test_a_spec_is_checked_as_run_would_make_it(installed, who, folder):
                 **PROXY, "hosts": ["a b"]}, "ports": []}}}}),
             "confinement.net.proxied.proxy.hosts[0]",
         ),
+        (
+            ["--policy"],
+            json.dumps({"confinement": {**CLOSED, "net": {"proxied": {"proxy": {
+                **PROXY, "hold": True}, "ports": []}}}}),
+            "confinement.net.proxied.proxy.hold: makes a proxy alone, which has no wall to check",
+        ),
     ],
 )  # fmt: skip
 def test_what_it_refuses_is_one_line(installed, who, words, stdin, said):
