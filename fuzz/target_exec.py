@@ -6,9 +6,11 @@ The first byte chooses the reader; the corpus is `corpus/exec`.
 from __future__ import annotations
 
 import io
+import os
 
 from sandbox.linux import commands
 from sandbox.linux.names import heard, quoted
+from sandbox.linux.program import script_line
 
 
 def one_input(data: bytes) -> None:
@@ -18,9 +20,10 @@ def one_input(data: bytes) -> None:
         case b"e":
             _elf(rest)
         case b"s":
-            for path in commands.interpreters(b"#!" + rest, "/usr/bin:/bin"):
-                assert path
-                assert "\0" not in path or b"\0" in rest
+            name, argument = script_line(b"#!" + rest)
+            assert not {*b" \t\n\0"} & {*name}
+            assert not {*b"\n\0"} & {*argument}
+            assert commands.run_by_env(os.fsdecode(argument)) in os.fsdecode(argument)
         case b"n":
             _heard(rest)
         case _:

@@ -8,12 +8,12 @@ A script that names `env` runs what env then looks for on PATH.
 from __future__ import annotations
 
 import os
+import re
 import stat
 
+from sandbox.linux.program import HEAD_BYTES, script_line
 from sandbox.linux.values import Value
 
-HEAD_BYTES = 256
-"""What the kernel reads of a file to see what it is (BINPRM_BUF_SIZE)."""
 CHAIN_MAX = 5
 """How many interpreters the kernel follows from one to the next."""
 PT_INTERP = 3
@@ -40,17 +40,46 @@ class Program(Value):
     lack: str
     """What keeps it from being run, empty for nothing: `does not exist`, …"""
     needs: tuple[Needed, ...] = ()
+    found: tuple[Program, ...] = ()
+    """What `env` finds of the program that a script has it run, in PATH's order: inside, the
+    first of them that is shown."""
 
 
-def look(named: str, search: str) -> Program:
-    """Look at a listed program; search: PATH, for scripts that are run by `env`."""
+def look(named: str, search: str, left: int = CHAIN_MAX) -> Program:
+    """Look at a program; search: PATH, for scripts that are run by `env`.
+
+    left: how many interpreters the kernel would still follow.
+    """
     real = os.path.realpath(named)
     lack = lack_of(real)
     if lack:
         return Program(named, real, lack)
-    needs: dict[str, Needed] = {}
-    missing = _follow(named, real, search, needs, CHAIN_MAX)
-    return Program(named, real, missing, tuple(needs.values()))
+    head = head_of(real)
+    if head.startswith(b"#!"):
+        return _script(named, real, head, search, left)
+    loader = loader_of(real)
+    needs = (Needed(os.path.realpath(loader), f"the loader of {named}", False),) if loader else ()
+    return Program(named, real, "", needs)
+
+
+def _script(named: str, real: str, head: bytes, search: str, left: int) -> Program:
+    word, argument = script_line(head)
+    path = os.fsdecode(word)
+    if not path.startswith("/"):
+        return Program(named, real, "")  # it would run from the program's working folder
+    if left == 0:
+        return Program(named, real, f"is a script for {path}, which is one interpreter too many")
+    interpreter = look(path, search, left - 1)
+    needs = {interpreter.real: Needed(interpreter.real, f"the interpreter of {named}", True)}
+    for need in interpreter.needs:
+        needs.setdefault(need.path, need)
+    lack, found = interpreter.lack, interpreter.found
+    if not lack and os.path.basename(path) == "env":
+        path = run_by_env(os.fsdecode(argument))
+        found = tuple(look(each, search, left - 1) for each in _on_path(path, search))
+        lack = "" if found or not path else "does not exist"
+    lack = f"is a script for {path}, which {lack}" if lack else ""
+    return Program(named, real, lack, tuple(needs.values()), found)
 
 
 def lack_of(real: str) -> str:
@@ -66,50 +95,34 @@ def lack_of(real: str) -> str:
     return "" if os.access(real, os.X_OK) else "can't be run: it isn't marked as a program"
 
 
-def _follow(named: str, real: str, search: str, needs: dict[str, Needed], left: int) -> str:
-    """Add what a file needs; return what is missing of it, in words, or nothing."""
-    head = _head(real)
-    if not head.startswith(b"#!"):
-        loader = loader_of(real)
-        if loader:
-            path = os.path.realpath(loader)
-            needs.setdefault(path, Needed(path, f"the loader of {named}", False))
-        return ""
-    for interpreter in interpreters(head, search):
-        path = os.path.realpath(interpreter)
-        lack = lack_of(path) if left else "is one interpreter too many"
-        if lack:
-            return f"is a script for {interpreter}, which {lack}"
-        if path not in needs:
-            needs[path] = Needed(path, f"the interpreter of {named}", True)
-            missing = _follow(interpreter, path, search, needs, left - 1)
-            if missing:
-                return f"is a script for {interpreter}, which {missing}"
+def run_by_env(argument: str) -> str:
+    """Return the name of what `env` runs for a script, empty where that is nothing else.
+
+    The kernel hands it all behind its name as one argument; `-S` has it take that apart (env(1)).
+    """
+    split = _SPLIT.match(argument)
+    if split is None:
+        return "" if argument.startswith("-") else argument
+    words = argument[split.end() :].split()
+    while words:
+        word = words.pop(0)
+        if word in _WITH_ARGUMENT:
+            del words[:1]
+        elif not word.startswith("-") and "=" not in word:
+            return word.strip("\"'")
     return ""
 
 
-def interpreters(head: bytes, search: str) -> list[str]:
-    """Return what a script's first line runs: its interpreter, and behind `env` the program."""
-    words = [os.fsdecode(word) for word in head[2:].split(b"\n", 1)[0].split()]
-    if not words or not words[0].startswith("/"):
-        return []
-    found = [words[0]]
-    if os.path.basename(words[0]) == "env":
-        # Of its own words it has options and variables first (`-S` splits one).
-        rest = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        if rest:
-            found.append(_on_path(rest[0], search))
-    return found
+_SPLIT = re.compile(r"-[iv0]*S|--split-string=")
+_WITH_ARGUMENT = frozenset({"-u", "--unset", "-C", "--chdir"})
 
 
-def _on_path(name: str, search: str) -> str:
-    if "/" in name:
-        return name
-    for folder in search.split(":"):
-        path = os.path.join(folder, name)
-        if folder.startswith("/") and not lack_of(os.path.realpath(path)):
-            return path
-    return name  # which is then missing
+def _on_path(name: str, search: str) -> list[str]:
+    """Return where a program is found by its name, in PATH's order."""
+    if "/" in name or not name:
+        return [name] if name.startswith("/") else []
+    paths = [os.path.join(folder, name) for folder in search.split(":") if folder.startswith("/")]
+    return [path for path in paths if not lack_of(os.path.realpath(path))]
 
 
 def loader_of(path: str) -> str:
@@ -147,7 +160,8 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 
-def _head(path: str) -> bytes:
+def head_of(path: str) -> bytes:
+    """Return what the kernel reads of a file to see what it is; nothing where it can't be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read(HEAD_BYTES)

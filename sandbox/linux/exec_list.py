@@ -144,16 +144,34 @@ def _judge(program: Program, place: Place, needed: dict[str, str]) -> None:
     if program.lack:
         raise _refusal(program, program.lack)
     _judge_place(program, program.real, "", place)
+    _judge_needs(program, program, place, needed)
+
+
+def _judge_needs(listed: Program, program: Program, place: Place, needed: dict[str, str]) -> None:
+    """Judge what a program needs that is listed, or that a listed one has `env` find."""
     for need in program.needs:
-        _judge_place(program, need.path, f"needs {need.path}, which ", place)
+        _judge_place(listed, need.path, f"needs {need.path}, which ", place)
         needed.setdefault(need.path, need.why)
+    if program.found:
+        shown = [each for each in program.found if is_shown(place(each.real))]
+        found = [*shown, *program.found][0]
+        if found.lack:
+            raise _refusal(listed, f"is a script for {found.named}, which {found.lack}")
+        _judge_place(listed, found.real, f"needs {found.named}, which ", place)
+        needed.setdefault(found.real, f"the interpreter of {program.named}")
+        _judge_needs(listed, found, place, needed)
+
+
+def is_shown(stands: tuple[str, str] | None) -> bool:
+    """Tell whether a file outside is one inside too, by how it stands there."""
+    return stands is not None and stands[0] != OWN
 
 
 def _judge_place(program: Program, path: str, needs: str, place: Place) -> None:
     """Refuse a file that isn't shown, or that the sandbox could write; needs: by whom it is."""
     via = f" (it leads to {path})" if not needs and path != program.named else ""
     found = place(path)
-    if found is None or found[0] == OWN:
+    if found is None or not is_shown(found):
         raise _refusal(program, f"{needs}isn't shown in the sandbox{via}: name it in read too")
     if found[0] == WRITTEN:
         raise _refusal(

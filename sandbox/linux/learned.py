@@ -95,12 +95,14 @@ def _is_text(path: str) -> bool:
 
 
 def _files(program: Program) -> list[str]:
-    return [program.real, *(need.path for need in program.needs)]
+    found = [path for each in program.found[:1] for path in _files(each)]
+    return [program.real, *(need.path for need in program.needs), *found]
 
 
 def _mark(program: Program) -> str:
     """Return what a person should know of a program before listing it."""
     brought = [need.path for need in program.needs if need.is_interpreter]
+    brought += [each.real for each in program.found[:1]]
     if brought:
         return f"  # a script: it brings {' and '.join(map(quoted, brought))}, which runs any code"
     if is_interpreter(program.real) or is_interpreter(program.named):

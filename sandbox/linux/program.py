@@ -162,8 +162,8 @@ def _judge_interpreter(real: str, name: str, search: str, cwd: str, view: View, 
         return  # a program may be run that can't be read
     if not head.startswith(b"#!"):
         return
-    words = head[2:].split(b"\n", 1)[0].split()
-    interpreter = text_of(words[0]) if words else ""
+    word, argument = script_line(head)
+    interpreter = text_of(word)
     if not interpreter.startswith("/"):
         return
     try:
@@ -174,8 +174,18 @@ def _judge_interpreter(real: str, name: str, search: str, cwd: str, view: View, 
         ) from None
     if hidden is not None:
         raise _not_shown(127, name, interpreter, hidden, home)
-    if interpreter.endswith("/env") and len(words) > 1 and not words[1].startswith(b"-"):
-        find(text_of(words[1]), search, cwd, view, home)
+    if interpreter.endswith("/env") and argument and not argument.startswith(b"-"):
+        find(text_of(argument), search, cwd, view, home)
+
+
+def script_line(head: bytes) -> "tuple[bytes, bytes]":
+    """Return a script's interpreter and the one argument that it gets, as the kernel cuts them.
+
+    A blank or a tab ends a name, and a carriage return doesn't: it is the name's last letter.
+    """
+    line = head[2:].partition(b"\n")[0].partition(b"\0")[0].strip(b" \t")
+    name = line.replace(b"\t", b" ").partition(b" ")[0]
+    return name, line[len(name) :].lstrip(b" \t")
 
 
 def _not_shown(code: int, name: str, path: str, hidden: str, home: str) -> "LaunchError":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fuzz.target_exec import one_input
 from sandbox.linux import commands
+from sandbox.linux.program import script_line
 from tests.sandbox import lnk
 
 CORPUS = os.path.join(lnk.REPOSITORY, "fuzz", "corpus", "exec")
@@ -41,24 +42,89 @@ def test_records_cut_anywhere_say_the_same(records):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("head", "interpreter", "argument"),
     [
-        (b"#!/bin/sh\n", ["/bin/sh"]),
-        (b"#! /bin/sh -e\n", ["/bin/sh"]),
-        (b"#!/bin/sh", ["/bin/sh"]),
-        (b"#!\t/usr/bin/perl\t-w\n", ["/usr/bin/perl"]),
-        (b"#!/usr/bin/env sh\n", ["/usr/bin/env", "/usr/bin/sh"]),
-        (b"#!/usr/bin/env -S sh -e\n", ["/usr/bin/env", "/usr/bin/sh"]),
-        (b"#!/usr/bin/env -S A=b sh\n", ["/usr/bin/env", "/usr/bin/sh"]),
-        (b"#!/usr/bin/env /bin/sh\n", ["/usr/bin/env", "/bin/sh"]),
-        (b"#!/usr/bin/env no-such-program\n", ["/usr/bin/env", "no-such-program"]),
-        (b"#!/usr/bin/env\n", ["/usr/bin/env"]),
-        (b"#!sh\n", []),
-        (b"#!\n", []),
+        (b"#!/bin/sh\necho", b"/bin/sh", b""),
+        (b"#! /bin/sh -e \n", b"/bin/sh", b"-e"),
+        (b"#!/bin/sh", b"/bin/sh", b""),
+        (b"#!\t/usr/bin/perl\t-w  -T\n", b"/usr/bin/perl", b"-w  -T"),
+        (b"#!/bin/sh\r\necho", b"/bin/sh\r", b""),
+        (b"#!/bin/sh -e\r\n", b"/bin/sh", b"-e\r"),
+        (b"#!/bin/sh\x0b-e\n", b"/bin/sh\x0b-e", b""),
+        (b"#!/bin/sh\0x\n", b"/bin/sh", b""),
+        (b"#!/bin/sh -e\0x\n", b"/bin/sh", b"-e"),
+        (b"#!\n/bin/sh", b"", b""),
+        (b"#!", b"", b""),
     ],
 )
-def test_interpreters_are_those_the_kernel_and_env_run(line, found):
-    assert commands.interpreters(line, PATH) == found
+def test_a_scripts_line_is_cut_as_the_kernel_cuts_it(head, interpreter, argument):
+    assert script_line(head) == (interpreter, argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("sh", "sh"),
+        ("/bin/sh", "/bin/sh"),
+        ("sh -e", "sh -e"),
+        ("python3\r", "python3\r"),
+        ("-S sh -e", "sh"),
+        ("-Ssh -e", "sh"),
+        ("-vS sh", "sh"),
+        ("-iS  A=b  sh", "sh"),
+        ("--split-string=sh -e", "sh"),
+        ("-S -u NAME sh", "sh"),
+        ("-S -uNAME --chdir /tmp -i sh", "sh"),
+        ("-S 'sh' -c", "sh"),
+        ("-S A=b", ""),
+        ("-i", ""),
+        ("-u sh", ""),
+        ("", ""),
+    ],
+)
+def test_env_runs_what_stands_behind_its_options(argument, name):
+    assert commands.run_by_env(argument) == name
+
+
+def listed(tmp_path, line: str, search: str = PATH) -> commands.Program:
+    path = tmp_path / "script"
+    path.write_text(f"#!{line}\n")
+    path.chmod(0o755)
+    return commands.look(str(path), search)
+
+
+def test_what_env_finds_is_kept_apart_in_paths_order(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "two" / "tool").chmod(0o755)
+    search = f"relative:{tmp_path}/two:{tmp_path}/one:{tmp_path}/none:/usr/bin"
+    found = listed(tmp_path, "/usr/bin/env tool", search)
+    assert [each.named for each in found.found] == [f"{tmp_path}/two/tool"], "the other can't run"
+    assert os.path.realpath("/bin/sh") in [need.path for need in found.found[0].needs]
+    assert found.needs[0].path == os.path.realpath("/usr/bin/env")
+    assert not found.lack
+
+
+@pytest.mark.parametrize(
+    ("line", "lack"),
+    [
+        ("/usr/bin/env no-such", "is a script for no-such, which does not exist"),
+        ("/usr/bin/env sh -e", "is a script for sh -e, which does not exist"),
+        ("/usr/bin/env sh\r", "is a script for sh\r, which does not exist"),
+        ("/bin/sh\r", "is a script for /bin/sh\r, which does not exist"),
+        ("/etc", "is a script for /etc, which is a folder"),
+        ("/usr/bin/env", ""),
+        ("sh", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_script_lacks_is_said_by_its_name(tmp_path, line, lack):
+    assert listed(tmp_path, line).lack == lack
+
+
+def test_a_script_that_has_env_run_itself_ends(tmp_path):
+    assert listed(tmp_path, f"/usr/bin/env {tmp_path}/script").found
 
 
 def test_a_chain_that_turns_in_a_circle_ends(tmp_path):

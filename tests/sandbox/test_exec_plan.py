@@ -175,6 +175,29 @@ def test_a_stage_in_a_written_folder_is_read_only_there():
     assert not made.inside.places[f"{HOME}/work/venv/sandbox"]
 
 
+def test_of_what_env_finds_the_first_that_is_shown_is_listed():
+    """A version manager's own folder stands first in PATH, and isn't shown."""
+    hidden, first, second = (
+        Program(path, path, "", (LOADER,))
+        for path in (f"{HOME}/.pyenv/shims/python3", "/usr/bin/python3.11", "/usr/bin/python3.9")
+    )
+    env = Needed("/usr/bin/env", "the interpreter of /usr/bin/x", True)
+    script = Program("/usr/bin/x", "/usr/bin/x", "", (env,), (hidden, first, second))
+    made = planned(listed(script), script)
+    assert made.inside is not None
+    assert made.inside.programs is not None
+    assert dict(made.inside.programs.needed) == {
+        env.path: env.why, first.real: "the interpreter of /usr/bin/x", LOADER.path: LOADER.why,
+    }  # fmt: skip
+    nowhere = Program("/usr/bin/x", "/usr/bin/x", "", (env,), (hidden,))
+    with pytest.raises(LaunchError, match=f"needs {hidden.named}, which isn't shown"):
+        planned(listed(nowhere), nowhere)
+    broken = Program("/usr/bin/b", "/usr/bin/b", "is a script for /no, which does not exist")
+    lacks = Program("/usr/bin/x", "/usr/bin/x", "", (env,), (broken, first))
+    with pytest.raises(LaunchError, match="is a script for /usr/bin/b, which is a script for /no"):
+        planned(listed(lacks), lacks)
+
+
 def test_a_program_where_the_sandbox_writes_is_refused():
     mine = Program(f"{HOME}/work/x", f"{HOME}/work/x", "")
     with pytest.raises(LaunchError, match=f"lies in {HOME}/work, which the sandbox writes"):
@@ -182,6 +205,11 @@ def test_a_program_where_the_sandbox_writes_is_refused():
     needs = Program("/usr/bin/x", "/usr/bin/x", "", (Needed(f"{HOME}/work/i", "by x", True),))
     with pytest.raises(LaunchError, match=f"needs {HOME}/work/i, which lies in {HOME}/work"):
         planned(listed(needs, write=(f"{HOME}/work",)), needs)
+    bad = Needed(f"{HOME}/work/ld.so", "the loader", False)
+    later = Program("/usr/bin/tool", "/usr/bin/tool", "", (bad,))
+    by_env = Program("/usr/bin/x", "/usr/bin/x", "", (), (later,))
+    with pytest.raises(LaunchError, match=f"needs {HOME}/work/ld.so, which lies in {HOME}/work"):
+        planned(listed(by_env, write=(f"{HOME}/work",)), by_env)
     own = Program("/tmp/x", "/tmp/x", "")
     with pytest.raises(LaunchError, match="isn't shown in the sandbox: name it in read too"):
         planned(listed(own), own)

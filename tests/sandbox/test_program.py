@@ -137,6 +137,24 @@ def test_a_virtual_environments_python_leads_to_the_manager_it_came_from(world):
     assert world.find(python, view=view) == python
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"/bin/sh\r", "tool is a script for /bin/sh\r, which does not exist."),
+        (b"/usr/bin/env sh\r", "sh\r: there is no such program in PATH."),
+        (b"/nowhere/a\0/bin/sh", "tool is a script for /nowhere/a, which does not exist."),
+    ],
+)
+def test_a_scripts_line_that_names_nothing_says_what_it_names(world, line, said):
+    """A line end of Windows is a letter of the name to the kernel; a NUL ends it."""
+    world.program(f"{world.system}/bin/env")
+    path = world.program(f"{world.system}/bin/tool")
+    line = line.replace(b"/usr/bin/env", f"{world.system}/bin/env".encode())
+    with open(path, "wb") as file:
+        file.write(b"#!" + line + b"\n")
+    assert world.refusal("tool") == (127, said)
+
+
 def test_a_script_of_an_environment_needs_its_interpreter(world):
     real = world.program(f"{world.home}/.pyenv/versions/3.12.1/bin/python3.12")
     python = world.link(f"{world.home}/project/.venv/bin/python", real)
