@@ -229,6 +229,37 @@ class Tool(Table):
         "The calls that don't ask.",
     )
 
+    def check(self, place: Place) -> None:
+        """Refuse a command that is named by no path, but Link's own `mcp-remote`.
+
+        Link's own is never looked for: whoever starts it runs what it is itself.
+        """
+        if remote_words(self.argv) is None:
+            _check_program(self.argv, place)
+
+
+NAMES_OF_OURS = ("lnk", "lnk-sandbox")
+REMOTE = "mcp-remote"
+
+
+def remote_words(argv: Sequence[str]) -> list[str] | None:
+    """Return what follows `mcp-remote` in a command of Link's own; None in another's."""
+    program, *words = argv
+    if program.rpartition("/")[2] not in NAMES_OF_OURS:
+        return None
+    words = words[1:] if words[:1] == ["sandbox"] else words
+    return words[1:] if words[:1] == [REMOTE] else None
+
+
+def _check_program(argv: Sequence[str], place: Place) -> None:
+    """Refuse a command whose program is named by no absolute path.
+
+    Looked for on PATH, or where its bridge works, it could be found in a folder that a
+    sandbox writes.
+    """
+    if not argv[0].startswith("/"):
+        place.at("argv", 0).refuse("isn't an absolute path; write it in full, from /")
+
 
 class Open(Table):
     """Pages opened in the person's browser; each asks, whole."""
@@ -265,9 +296,8 @@ class Bridge(Table):
             place.at("socket").refuse("stands beside argv; give one of the two")
         if self.argv is None and self.socket is None:
             place.at("argv").refuse("is missing; give argv or socket")
-        if self.argv is not None and not self.argv[0].startswith("/"):
-            # Looked for on PATH, it could be found in a folder that a sandbox writes.
-            place.at("argv", 0).refuse("isn't an absolute path; write it in full, from /")
+        if self.argv is not None:
+            _check_program(self.argv, place)
 
 
 Route = Model | Secret | Local | Tool | Open | Bridge

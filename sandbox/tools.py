@@ -11,7 +11,7 @@ import os
 
 from sandbox.errors import SandboxError, SpecError, quoted
 from sandbox.place import Place
-from sandbox.route import Tool
+from sandbox.route import Tool, remote_words
 from sandbox.strict_json import read_json
 from sandbox.table import dump_table, read_table
 
@@ -23,8 +23,6 @@ FOLDER = "tools"
 WORK = "work"
 """Of the folders that their servers work in."""
 FILE_MAX_BYTES = 1 << 20
-NAMES_OF_OURS = ("lnk", "lnk-sandbox")
-REMOTE = "mcp-remote"
 LEFT_OUT = ": …"
 """In place of a field's value; no field can hold it, for it isn't ASCII."""
 
@@ -152,12 +150,3 @@ def _on_path(command: str, path: str) -> str | None:
         if folder.startswith("/") and os.path.isfile(at) and os.access(at, os.X_OK):
             return at
     return None
-
-
-def remote_words(argv: tuple[str, ...] | list[str]) -> list[str] | None:
-    """Return what follows `mcp-remote` in a command of Link's own; None in another's."""
-    words = list(argv[1:])
-    if os.path.basename(argv[0]) not in NAMES_OF_OURS:
-        return None
-    words = words[1:] if words[:1] == ["sandbox"] else words
-    return words[1:] if words[:1] == [REMOTE] else None

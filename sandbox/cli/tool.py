@@ -104,9 +104,9 @@ def _asking(tool: Tool) -> str:
 
 def _with_fields(argv: list[str]) -> list[str]:
     """Return a tool's command; where it is reached at a URL, judged, and with its fields."""
-    from sandbox import tools
+    from sandbox.route import remote_words
 
-    words = tools.remote_words(argv)
+    words = remote_words(argv)
     if words is None:
         return argv
     from sandbox.cli.mcp_remote import kept_words

@@ -27,7 +27,7 @@ from proto.verbs.mcp_rules import Rule
 from sandbox.cli.bridge_parts import PATH, Asker, Connection, person, say, spawn_in
 from sandbox.cli.tool_ends import Started, await_ends, end_all
 from sandbox.errors import LaunchError
-from sandbox.route import Tool
+from sandbox.route import REMOTE, Tool, remote_words
 from sandbox.state import State
 from shells.poll_loop import Loop, Stream, accept_on
 
@@ -266,8 +266,6 @@ def command_of(tool: Tool, imports: list[str]) -> tuple[list[str], dict[str, str
     The words of Link's own `mcp-remote` go by the environment: they hold a token, and every
     user of a machine can read a command line.
     """
-    from sandbox.tools import REMOTE, remote_words
-
     environ = person()
     words = remote_words(tool.argv)
     if words is None:

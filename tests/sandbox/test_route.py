@@ -140,6 +140,19 @@ def test_a_bridge_is_one_program_or_one_socket():
     assert refusal(both).startswith("routes[0].socket: ")
 
 
+@pytest.mark.parametrize("program", ["t", "./t", "bin/t", "lnk-sandbox"])
+@pytest.mark.parametrize("kind", [{"kind": "tool", "ask": "all", "allow": []}, {"kind": "bridge"}])
+def test_what_runs_outside_is_named_by_an_absolute_path(kind: dict[str, Any], program: str):
+    said = refusal(kind | {"name": "a", "argv": [program, "x"]})
+    assert said == "routes[0].argv[0]: isn't an absolute path; write it in full, from /"
+
+
+def test_links_own_way_to_a_tool_at_a_url_is_looked_for_nowhere():
+    far = ["lnk-sandbox", "sandbox", "mcp-remote", "https://a.example/"]
+    tool = {"kind": "tool", "name": "a", "argv": far, "ask": "all", "allow": []}
+    assert read_route(tool, Place(("routes",))).argv == tuple(far)
+
+
 def test_one_of_each_can_be_mounted_together():
     check_routes(ONE_OF_EACH)
 

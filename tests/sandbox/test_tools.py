@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sandbox import tools
+from sandbox import route, tools
 from sandbox.errors import SandboxError
 from sandbox.state import State
 from tests.sandbox import lnk, tool_server
@@ -682,6 +682,9 @@ def test_a_tools_file_is_read_strictly(tmp_path):
     )
     with pytest.raises(SandboxError, match="unknown key"):
         tools.load(state, "a")
+    state.write(b'{"name":"b","argv":["true"],"ask":"all","allow":[]}', "tools", "b.json")
+    with pytest.raises(SandboxError, match=r"argv\[0\]: isn't an absolute path.*remove b takes"):
+        tools.load(state, "b")
 
 
 @pytest.mark.parametrize(
@@ -694,5 +697,5 @@ def test_a_tools_file_is_read_strictly(tmp_path):
     ],
 )
 def test_links_own_mcp_remote_is_known(argv, words):
-    assert tools.remote_words(argv) == words
+    assert route.remote_words(argv) == words
     assert sys.version_info
