@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import TypeAlias
 
@@ -19,6 +20,10 @@ import msgspec
 
 MESSAGE_MAX_BYTES = 64 << 20
 """The longest line that is read from a server: results hold whole files, in base64."""
+PARTS_MAX = 2 << 20
+"""The most texts, and signs between values, that are read as a message: each takes some 65 bytes
+once it is read, so that 64 MiB of empty lists would take three gigabytes.  A thousand calls
+with all their schemas have some hundred thousand."""
 DEPTH_MAX = 100
 """How deep lists and objects may be nested; the readers behind recurse."""
 ID_MAX_CHARS = 256
@@ -27,6 +32,7 @@ NUMBER_MAX_CHARS = 1000
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL = -32700, -32600, -32601, -32603
 
+_PART = re.compile(rb'"[^"]*+"|[,:\[{]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 """No `-0`: a server would answer to 0, which is another id by its text."""
@@ -52,6 +58,10 @@ class MalformedMessage(Exception):
         self.message = message
         self.code = code
         self.id = id_
+
+
+class TooManyParts(MalformedMessage):
+    """Bytes that would take too much memory as a message; they aren't read."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -100,8 +110,11 @@ def parse(data: bytes) -> Value:
     """Parse JSON (RFC 8259) strictly; raises MalformedMessage (-32700).
 
     Keys are unique in each object, text is UTF-8 without a mark and without halves of
-    surrogate pairs, and nothing is nested deeper than DEPTH_MAX.
+    surrogate pairs, and nothing is nested deeper than DEPTH_MAX.  What has more than PARTS_MAX
+    parts is TooManyParts.
     """
+    if _has_too_many_parts(data):
+        raise TooManyParts("the message has more parts than are read here.", PARSE_ERROR)
     try:
         text = data.decode()
         value: Value = json.loads(
@@ -119,6 +132,19 @@ def parse(data: bytes) -> Value:
         raise MalformedMessage("the message is nested too deeply.", PARSE_ERROR) from None
     _check(value)
     return value
+
+
+def _has_too_many_parts(data: bytes) -> bool:
+    """Tell whether JSON has more texts, and signs between values, than PARTS_MAX.
+
+    A text that holds signs, a table or a program, has one part however many they are.
+    """
+    signs = sum(data.count(sign) for sign in (b",", b":", b"[", b"{"))
+    if 2 * signs + 1 <= PARTS_MAX:
+        return False  # a text stands before or behind a sign, but for the only value
+    # Without what is escaped, a text ends at the next quotation mark.
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return next(islice(_PART.finditer(bare), PARTS_MAX, None), None) is not None
 
 
 def _object(items: list[tuple[str, Value]]) -> Object:
@@ -201,6 +227,8 @@ def answered_by(data: bytes) -> Id | None:
     For bytes that `read` refuses: whoever waits for that answer waits for nothing.  None where
     it can't be told.
     """
+    if _has_too_many_parts(data):
+        return None
     try:
         text = data.decode("utf-8-sig", "replace")
         value = json.loads(text, parse_int=Number, parse_float=Number)

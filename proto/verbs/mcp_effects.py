@@ -10,7 +10,9 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End the server's process: nothing of it is listened to any more."""
+    """End the server's process, of which nothing is heard any more; its person is told why."""
+
+    why: str
 
 
 class Write(msgspec.Struct, frozen=True):

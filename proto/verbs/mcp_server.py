@@ -27,6 +27,7 @@ from proto.codecs.jsonrpc import (
     Number,
     Object,
     Request,
+    TooManyParts,
     Value,
     answered_by,
     error,
@@ -52,6 +53,8 @@ silent (2026-07-28, stdio, backward compatibility)."""
 SPOILT_S = 2.0
 """How long an answer is waited for behind one that isn't read.  A server may say such things
 before it answers; where it was the answer, its client would wait for ever."""
+
+SAID_TOO_MUCH = "the tool's server said more than is read."
 
 CODE_MAX_CHARS = 8
 """An error's code that means something here is no longer."""
@@ -157,12 +160,15 @@ class Server:
         for line in self._lines.feed(data):
             try:
                 self._take(read(line))
+            except TooManyParts:
+                # Whose answer it was isn't known: one of the calls would wait for ever.
+                self._stop(SAID_TOO_MUCH)
+                return
             except MalformedMessage as wrong:
                 # Servers print other things there, though they must not.
                 self._spoil(answered_by(line), wrong.message)
         if self._lines.overlong:
-            self._do(Stop())
-            self._lost("the tool's server said more than is read.")
+            self._stop(SAID_TOO_MUCH)
 
     def ended(self) -> None:
         """Take that its process has ended."""
@@ -174,8 +180,7 @@ class Server:
         if self._speaks is _Speaks.ASKED and self.now >= self._probe_by:
             self._probed(_Speaks.NO)
         if self._greeting is _Greeting.SENT and self.now >= self._greet_by:
-            self._do(Stop())
-            self._lost("the tool's server doesn't answer.")
+            self._stop("the tool's server doesn't answer.")
         for id_, (by, why) in list(self._spoilt.items()):
             if self.now >= by:
                 self._fail(self._sent[id_], INTERNAL, f"the tool's answer can't be read: {why}")
@@ -185,6 +190,11 @@ class Server:
         pending = self.sent(id_)
         if id_ is not None and pending is not None and pending not in self._greeters:
             self._spoilt.setdefault(id_, (self.now + SPOILT_S, why))
+
+    def _stop(self, why: str) -> None:
+        """End its process, and fail all that it had."""
+        self._do(Stop(why))
+        self._lost(why)
 
     def _lost(self, why: str) -> None:
         """Fail all that its process had, and forget it."""

@@ -145,8 +145,10 @@ class Server:
                     self.process.write(data)
             case Start():
                 self._start()
-            case Stop():
+            case Stop(why=why):
                 if self.process is not None:
+                    name = self._tool.name
+                    say(f"the tool {name} is ended, and the next call starts it again: {why}")
                     self.process.end()
                     self.process = None
             case Ask(number=number, text=text):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.target_jsonrpc import one_input
+from proto.codecs import jsonrpc
 from proto.codecs.jsonrpc import (
     DEPTH_MAX,
     ID_MAX_CHARS,
@@ -24,6 +26,7 @@ from proto.codecs.jsonrpc import (
     Notification,
     Number,
     Request,
+    TooManyParts,
     answered_by,
     error,
     parse,
@@ -230,6 +233,76 @@ def test_lines_are_the_same_however_they_are_cut(pieces):
 )
 def test_what_is_no_message_may_say_what_it_would_have_answered(said: bytes, id_: Id | None):
     assert answered_by(said) == id_
+
+
+LIMIT = 1 << 14
+
+
+@pytest.fixture
+def few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonrpc, "PARTS_MAX", LIMIT)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '""', '"ab"', '{"a":"b"}', '"\\\\"', '"\\""'])
+@pytest.mark.usefixtures("few_parts")
+def test_what_has_too_many_parts_is_not_read(part: str):
+    data = f'{{"id":1,"result":[{f"{part}," * LIMIT}1]}}'.encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyParts):
+            read(data)
+        assert answered_by(data) is None
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * len(data)
+
+
+@pytest.mark.parametrize(
+    "sign", [",", "[", "{", ":", "[],", '\\",', "\\\\,", '\\\\\\",', '{\\"a\\":1},']
+)
+@pytest.mark.usefixtures("few_parts")
+def test_what_stands_in_a_text_is_one_part(sign: str):
+    text = json.loads(f'"{sign}"')
+    data = f'{{"jsonrpc":"2.0","id":1,"result":"{sign * LIMIT}"}}'.encode()
+    assert read(data) == Answer(Number("1"), text * LIMIT)
+
+
+@pytest.mark.usefixtures("few_parts")
+def test_as_many_parts_as_may_be_are_read():
+    most = "1," * (LIMIT - 2)
+    assert parse(f"[{most}1]".encode())
+    with pytest.raises(TooManyParts):
+        parse(f"[{most}1,1,1]".encode())
+
+
+@given(
+    st.recursive(
+        st.text(max_size=4) | st.none(),
+        lambda v: st.lists(v) | st.dictionaries(st.text(max_size=4), v),
+    )
+)
+def test_parts_are_counted_as_json_has_them(value: Any):
+    def parts(value: Any) -> int:
+        """Count texts, colons, commas and what opens, as they are printed."""
+        match value:
+            case str():
+                return 1
+            case list():
+                return 1 + max(0, len(value) - 1) + sum(parts(each) for each in value)
+            case dict():
+                return 1 + max(0, len(value) - 1) + sum(2 + parts(v) for v in value.values())
+        return 0
+
+    data = json.dumps(value).encode()
+    count = parts(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonrpc, "PARTS_MAX", count)
+        parse(data)
+        patch.setattr(jsonrpc, "PARTS_MAX", count - 1)
+        if count:
+            with pytest.raises(TooManyParts):
+                parse(data)
 
 
 def test_only_a_line_feed_ends_a_line_and_empty_ones_are_left_out():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fuzz.strategies_mcp import PLAYS
 from fuzz.target_mcp import one_input
+from proto.codecs import jsonrpc
 from proto.codecs.jsonrpc import MESSAGE_MAX_BYTES
 from proto.verbs import mcp, mcp_server
 from proto.verbs.mcp_rules import REFUSED
@@ -832,6 +833,17 @@ def test_a_server_that_says_more_than_is_read_is_stopped():
     stage.play()
     assert stage.stops == 1
     assert stage.error(call) == -32603
+
+
+def test_a_server_that_says_what_has_too_many_parts_is_stopped(monkeypatch):
+    monkeypatch.setattr(jsonrpc, "PARTS_MAX", 60)
+    stage = ready("f")
+    calls = [stage.request("tools/call", CALL, id_=number) for number in (1, 2)]
+    stage.say({"jsonrpc": "2.0", "id": 1, "result": {"a": [1] * 70}}, {"jsonrpc": "2.0", "id": 2})
+    assert stage.stops == 1
+    assert [stage.error(call) for call in calls] == [-32603, -32603]
+    stage.request("tools/call", CALL, id_=3)
+    assert stage.starts == 2
 
 
 def test_a_client_may_call_before_it_says_that_it_is_ready():

@@ -276,6 +276,24 @@ print(json.dumps([text(call(session, "die")), text(call(session, "echo", a=1))])
         assert "\\x1b" not in done.stderr
 
 
+def test_a_server_that_says_what_would_fill_the_memory_is_ended(
+    installed, ordinary, ordinary_folder
+):
+    script = """
+session = begin()
+found = [text(call(session, "parts", bytes=60 << 20)), text(call(session, "echo", a=1))]
+print(json.dumps(found))
+"""
+    with a_box(installed, ordinary, ordinary_folder, *ALLOWED) as box:
+        done = box.run(script)
+        assert done.returncode == 0, done.stderr
+        ended, echoed = json.loads(done.stdout)
+        assert ended == {"code": -32603, "message": "the tool's server said more than is read."}
+        assert echoed == '{"a": 1}'
+        told = "lnk sandbox: the tool notes is ended, and the next call starts it again: the tool's"
+        assert done.stderr.count(told) == 1
+
+
 def test_progress_big_results_and_many_clients(installed, ordinary, ordinary_folder):
     script = """
 session, other = begin(), begin()

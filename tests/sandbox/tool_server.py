@@ -23,6 +23,7 @@ TOOLS = [
         ("slow", {}),
         ("die", {}),
         ("environ", {}),
+        ("parts", {}),
     )
 ]
 
@@ -50,6 +51,12 @@ def call(message, params):
         case "die":
             sys.stderr.write("dying\x1b[2J now\n")
             sys.exit(3)
+        case "parts":
+            id_ = json.dumps(message["id"])
+            sys.stdout.write(f'{{"jsonrpc":"2.0","id":{id_},"result":[')
+            sys.stdout.write("[]," * (int(arguments["bytes"]) // 3) + "[]]}\n")
+            sys.stdout.flush()
+            return
         case "environ":
             found = {
                 "environ": dict(os.environ),
