@@ -159,6 +159,8 @@ def test_what_is_handed_to_a_run_is_read():
         "JDK_JAVA_OPTIONS", "GCONV_PATH", "LOCPATH", "GLIBC_TUNABLES", "BASH_FUNC_x",
         "OPENSSL_CONF", "HOSTALIASES", "path", "bash_env", "NODE_EXTRA_CA_CERTS", "UV_NATIVE_TLS",
         "UV_SYSTEM_CERTS", "PYTHONUSERBASE", "PYTHONWARNINGS", "CLASSPATH", "LUA_INIT_5_4",
+        "PYTHONPYCACHEPREFIX", "BASH_LOADABLES_PATH", "OPENJ9_JAVA_OPTIONS", "MAKEFILES",
+        "npm_config_node_options", "DOTNET_ADDITIONAL_DEPS", "ERL_LIBS", "JULIA_LOAD_PATH",
     ],
 )  # fmt: skip
 def test_a_variable_that_is_runs_own_or_would_be_code_is_refused_by_name(name: str):
