@@ -22,8 +22,19 @@ from sandbox.confinement import (
     WRITE_EFFECT,
     Listed,
 )
-from sandbox.errors import SpecError
-from sandbox.kinds import PER_MINUTE, PORT, Flag, ListOf, MapOf, Nested, PathTo, Text, Word
+from sandbox.errors import SpecError, quoted
+from sandbox.kinds import (
+    PATH_MAX_BYTES,
+    PER_MINUTE,
+    PORT,
+    Flag,
+    ListOf,
+    MapOf,
+    Nested,
+    PathTo,
+    Text,
+    Word,
+)
 from sandbox.place import Place, shown
 from sandbox.route import NAME as ROUTE_NAME
 from sandbox.route import Rule, is_variable
@@ -38,6 +49,7 @@ if TYPE_CHECKING:
 
 SPEC_MAX_BYTES = 1 << 20
 """A spec is written by a person; ten thousand hosts are a third of this."""
+NAME_IT = "name the file that the spec is in"
 
 
 def _is_source(text: str) -> bool:
@@ -336,12 +348,10 @@ class Spec(Table):
             path = os.path.abspath(file)
             with open(opened(path, piped=True), "rb") as source:
                 data = source.read(SPEC_MAX_BYTES + 1)
-        except OSError as error:
-            raise SpecError("", f"{error.strerror or 'cannot be read'}.", file=file) from None
-        except NotRegular as error:
-            raise SpecError(
-                "", f"is {error}; name the file that the spec is in", file=file
-            ) from None
+        except (OSError, NotRegular) as error:
+            said = f"is {error}" if isinstance(error, NotRegular) else error.strerror
+            named = file if len(file) <= PATH_MAX_BYTES else quoted(file)
+            raise SpecError("", f"{said}; {NAME_IT}", file=named) from None
         folder = os.path.realpath(os.path.dirname(path))
         return cls.parse(data, folder=folder, home=home, file=file, judge=judge)
 

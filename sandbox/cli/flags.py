@@ -105,8 +105,9 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean …?)` where a known word is near, else nothing."""
     from sandbox.place import near  # only a refusal needs it
 
-    found = near(name, known) if name.strip("-") else None
-    return "" if found is None else f" (did you mean {found}?)"
+    bare = {each.lstrip("-"): each for each in known}  # two dashes make no two flags alike
+    found = near(name.lstrip("-"), bare) if name.strip("-") else None
+    return "" if found is None else f" (did you mean {bare[found]}?)"
 
 
 def full_path(name: str, path: str, value: str = "FOLDER") -> str:

@@ -250,14 +250,16 @@ def _paths(flags: Flags, name: str) -> list[str]:
     from sandbox.kinds import FOLDER
     from sandbox.place import Place
 
-    paths = [full_path(name, path, "PATH") for path in flags.all(name)]
+    value = "PATH" if name == "--read" else "FOLDER"
+    paths = [full_path(name, path, value) for path in flags.all(name)]
     if "/" in paths or "//" in paths:
         raise UsageError(f"{name} names the whole machine: name the folders it needs.")
     for path in paths:
         try:
             FOLDER.read(path, Place())
         except SpecError as error:
-            raise UsageError(f"{name} names a path that {error.message}.") from None
+            why = f"is none: {error.message}" if error.message[0] == '"' else error.message
+            raise UsageError(f"{name} names a path that {why}.") from None
     return paths
 
 

@@ -261,7 +261,10 @@ def test_a_relative_path_of_a_folder_that_is_gone_is_refused(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--write", "\udcff", "--", "true"], "--write names a path that"),
+        (
+            ["--write", "/\udcff", "--", "true"],
+            '--write names a path that is none: "/\\udcff" holds',
+        ),
         (["--read", "y" * 256, "--", "true"], "--read names a path that has a name longer"),
         (["--internet-host", "a b", "--", "true"], "'a b' in --internet-host is no host. "),
         (["--internet-host", "a.test:1", "--", "true"], "'a.test:1' has a port, and --internet"),
@@ -325,6 +328,20 @@ def test_a_slip_is_told_what_was_meant(
         "lnk sandbox: 'pasued' is no command (did you mean paused?): lnk sandbox --help lists "
         "them.\n"
     )
+
+
+def test_two_dashes_make_no_two_flags_alike(run: Run) -> None:
+    with pytest.raises(UsageError, match=r"^'--nope' is not one of its flags: --help lists them"):
+        run("run", "--nope")
+
+
+def test_a_spec_that_is_not_there_is_told_with_the_cure_however_long_its_name_is() -> None:
+    for name, shown in (("no.toml", "no.toml"), ("x" * 5000, f"'{'x' * 80}...'")):
+        with pytest.raises(SpecError) as caught:
+            Spec.read(name)
+        said = str(caught.value)
+        assert said.startswith(f"{shown}: ")
+        assert said.endswith("; name the file that the spec is in")
 
 
 def test_a_byte_order_mark_and_a_number_too_long_are_called_that() -> None:
