@@ -41,6 +41,24 @@ _QUERY = re.compile(rb"[!-\"$-~]*+")
 DROPPED = frozenset({b"accept-charset", b"accept-encoding", b"range", b"if-range"})
 """An answer that is encoded, or of which a program chooses parts, could have the secret in it
 where nobody would find it: half of it in one part and half in the next."""
+STEERING = frozenset(
+    {
+        b"forwarded",
+        b"x_forwarded_host",
+        b"x_forwarded_path",
+        b"x_forwarded_prefix",
+        b"x_forwarded_server",
+        b"x_forwarded_uri",
+        b"x_host",
+        b"x_http_host_override",
+        b"x_original_host",
+        b"x_original_uri",
+        b"x_original_url",
+        b"x_rewrite_url",
+    }
+)
+"""Fields, as variables, by which a service behind a gateway takes another path or host than the
+request line's: a path that the rule refuses could be asked for in one."""
 _NO_ASCII = re.compile(
     rb";\s*charset\s*=\s*[\"']?\s*(?:x-)?(?:cs)?"
     rb"(?:utf-?(?:7|16|32)|ucs|unicode|iso-10646|ebcdic|scsu|bocu"
@@ -125,8 +143,10 @@ class Held:
 
     def lines(self, request: Request) -> bytes:
         """Return the field lines that go to the service; Refused (403) without the placeholder."""
+        names = {each.lower() for each, _ in request.head.fields}
+        dropped = DROPPED | {each for each in names if _as_variable(each) in STEERING}
         if self._header is None:
-            return onward_lines(request, DROPPED) + print_fields((PLAIN_ENCODING,))
+            return onward_lines(request, dropped) + print_fields((PLAIN_ENCODING,))
         name = self._header.lower()
         # A gateway that hands fields on as variables takes `x_key` for `x-key` (RFC 3875 §4.1.18):
         # one beside it could be somebody else's key.
@@ -139,7 +159,7 @@ class Held:
         if told != [(name, self._with(self.placeholder))]:
             raise Refused("the secret's header isn't there just once, with its placeholder.")
         ours = ((self._header, self._with(self.secret)), PLAIN_ENCODING)
-        return onward_lines(request, DROPPED | {name}) + print_fields(ours)
+        return onward_lines(request, dropped | {name}) + print_fields(ours)
 
     def _with(self, text: bytes) -> bytes:
         return self._told.replace(SECRET.encode(), text)

@@ -74,6 +74,19 @@ def test_no_field_stands_beside_that_a_gateway_takes_for_the_secrets(name: str) 
             TOKEN.lines(Request(head, request_framing(head), b"/", b"", b""))
 
 
+@pytest.mark.parametrize(
+    "name", ["X-Original-URL", "x_rewrite_url", "X-Forwarded-Host", "FORWARDED", "X-Host"]
+)
+@pytest.mark.parametrize("target", ["/github/a/b", f"/telegram/bot{HOLDER}/getMe"])
+def test_no_field_goes_on_that_names_another_path_or_host(name: str, target: str) -> None:
+    """A gateway in front of the service may heed one: it would get around the rule's paths."""
+    told = {name: "/admin/keys", "X-Note": "stays", "X-Forwarded-For": "192.0.2.1"}
+    told |= {"AUTHORIZATION": "Basic lnkPlaceholder"} if "github" in target else {}
+    got = fields(heard(call(target, said(), **told))[0])
+    assert "/admin/keys" not in got.values()
+    assert (got["x-note"], got["x-forwarded-for"]) == ("stays", "192.0.2.1")
+
+
 def test_a_shape_may_be_one_path_alone_and_have_letters_about_a_name() -> None:
     assert heard(call("/token/", said(), X_Token="lnkPlaceholder"))[0].words[1] == b"/"
     seen = call("/token/v1/users.json", said(), X_Token="lnkPlaceholder")
