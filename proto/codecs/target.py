@@ -86,10 +86,12 @@ def read_target(head: RequestHead) -> RequestTarget:
         if host != head.target:
             _check_host(host, name, port, port)
         return ConnectTarget(name, port)
-    if head.target.startswith(b"/"):
-        return OriginTarget(head.target)
-    if head.target == b"*" and head.method == "OPTIONS":  # of others it is no target (§3.2.4)
-        return AsteriskTarget()
+    own = head.target.startswith(b"/")
+    # Of another method than OPTIONS * is no target (§3.2.4).
+    if own or (head.target == b"*" and head.method == "OPTIONS"):
+        if host:  # it may be empty, but never what is no authority (§3.2)
+            _split_default(host, HTTP_PORT)
+        return OriginTarget(head.target) if own else AsteriskTarget()
     target = parse_absolute(head.target, head.method)
     if host != target.authority:
         _check_host(host, target.host, target.port, HTTP_PORT)

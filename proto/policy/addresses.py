@@ -202,13 +202,15 @@ def _carried(value: int) -> tuple[int, ...]:
         return ()
     if high == _NAT64:  # RFC 6052 §2.2
         return (MAPPED | value & _V4_MASK,)
-    if value >> 112 == _SIX_TO_FOUR:  # RFC 3056 §2
-        return (MAPPED | value >> 80 & _V4_MASK,)
     if value >> 96 == _TEREDO:  # RFC 4380 §4: the server, and the client with its bits turned
         return (MAPPED | value >> 64 & _V4_MASK, MAPPED | value & _V4_MASK ^ _V4_MASK)
+    # The one stands in an address's prefix and the other in its end, so one may have both.
+    found: tuple[int, ...] = ()
+    if value >> 112 == _SIX_TO_FOUR:  # RFC 3056 §2
+        found = (MAPPED | value >> 80 & _V4_MASK,)
     if high & _ISATAP_MASK == _ISATAP:  # RFC 5214 §6.1
-        return (MAPPED | value & _V4_MASK,)
-    return ()
+        found += (MAPPED | value & _V4_MASK,)
+    return found
 
 
 def _class_refusal(value: int, scope: Scope) -> Kind | None:

@@ -49,6 +49,9 @@ browsers (WHATWG URL, "ends in a number") and to getaddrinfo(3): `127.1`, `0x7f.
 _BASE = re.compile(_LABELS + _LABEL)
 """What may follow `*.` in a pattern; `*.113.10` is one that no name can match."""
 
+_IGNORED = frozenset("\u115f\u1160\u17b4\u17b5")
+"""Letters that aren't shown: the codec keeps them, and a browser drops them (UTS #46)."""
+
 _DIGITS = re.compile(r"[1-9][0-9]{0,4}")
 _V6_BARE = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
@@ -100,16 +103,33 @@ def _a_labels(text: str) -> str:
     IDNA maps many letters to others (`ℳ` to m, `ß` to ss, `。` to a dot, a zero-width
     space to nothing), and its versions differ in which.  A name that any of that
     would change could be one host here and another elsewhere: only a name that comes
-    back from its ASCII form as it was is taken.  Case too is only ASCII's.
+    back from its ASCII form as it was is taken.  Case too is only ASCII's.  Python's
+    codec knows the letters of Unicode 3.2; what came later it leaves as it is, where a
+    browser maps it (UTS #46), so that is looked at here.
     """
     small = "".join(char.lower() if char.isascii() else char for char in text)
     try:
         ascii_form = small.encode("idna")
-        if ascii_form.decode("idna") == small:
+        if ascii_form.decode("idna") == small and _is_plain(small):
             return ascii_form.decode("ascii")
     except UnicodeError:
         pass  # an empty or too long label, a forbidden letter: refused as the rest is
     raise MalformedRequest(f"{_shown(text)} has more than one reading: write it in its xn-- form.")
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether a name is of letters, marks and digits that no version of IDNA changes.
+
+    All were there in Unicode 3.2, and none is mapped by today's tables.
+    """
+    import unicodedata  # only a name beyond ASCII needs the tables
+
+    category = unicodedata.ucd_3_2_0.category
+    return (
+        unicodedata.normalize("NFKC", text).casefold() == text
+        and _IGNORED.isdisjoint(text)
+        and all(char.isascii() or category(char)[0] in "LMN" for char in text)
+    )
 
 
 def _why_no_host(text: str) -> str:

@@ -99,6 +99,8 @@ REFUSED = [
     ("2001:20::1", "no address of the internet"),
     ("2001:db8::5efe:10.0.0.1", "private"),
     ("2001:db8::200:5efe:127.0.0.1", "loopback"),
+    ("2002:cb00:710a::5efe:127.0.0.1", "loopback"),
+    ("2002:7f00:1::5efe:203.0.113.10", "loopback"),
     ("4000::1", "no address of the internet"),
     ("5f00::1", "no address of the internet"),
     ("fc00::1", "private"),
@@ -219,6 +221,7 @@ def test_what_is_no_metadata_service_has_no_words_for_one(address: str) -> None:
         ("2001:db8::5efe:203.0.113.10", ("203.0.113.10",)),
         ("2001:db8::200:5efe:203.0.113.10", ("203.0.113.10",)),
         ("2001:db8::300:5efe:203.0.113.10", ()),
+        ("2002:cb00:710a::5efe:203.0.113.11", ("203.0.113.10", "203.0.113.11")),
         ("no address", ()),
     ],
 )

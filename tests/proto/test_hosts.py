@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+import idna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,10 +148,46 @@ def test_brackets_hold_an_ipv6_address_and_nothing_else(text: str) -> None:
         "é..com",
         "é" * 64 + ".com",
         "\ud800.com",
+        # Python's codec keeps these, and UTS #46 drops them or maps them to others.
+        "exam\u115fple.com",
+        "exam\u1160ple.com",
+        "exam\u17b4ple.com",
+        "exam\u180fple.com",
+        "exam\u2064ple.com",
+        "\u1c81.example",
+        "\u13f8.example",
+        "\u10fc.example",
+        "\u2c00.example",
+        # A symbol isn't IDNA2008's, and what isn't assigned may be mapped tomorrow.
+        "\u2603.example",
+        "\u0378.example",
+        "\U0001f600.example",
     ],
 )
 def test_a_name_that_idna_would_change_is_refused_not_changed(text: str) -> None:
     assert "xn-- form" in malformed(text)
+
+
+LETTERS = st.one_of(
+    st.characters(codec="utf-8"),
+    st.characters(codec="utf-8", categories=["Ll", "Lo", "Lm", "Mn", "Mc"]),
+    st.sampled_from("az09-"),
+)
+
+
+@given(st.lists(LETTERS, min_size=1, max_size=4))
+def test_a_browser_reads_no_name_otherwise(letters: list[str]) -> None:
+    """UTS #46 is the other reading: of a name that is taken it makes the same labels."""
+    label = "a" + "".join(letters)
+    try:
+        host = canonical_host(f"{label}.test")
+    except MalformedRequest:
+        return
+    mapped = idna.uts46_remap(f"{label}.test", std3_rules=False, transitional=False)
+    labels = mapped.split(".")
+    assert host == ".".join(
+        each if each.isascii() else "xn--" + each.encode("punycode").decode() for each in labels
+    )
 
 
 def test_bytes_that_are_no_text_are_malformed() -> None:

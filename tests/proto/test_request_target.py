@@ -198,6 +198,19 @@ def test_a_path_is_the_proxy_s_own_whatever_host_it_names() -> None:
     assert target_of("GET", b"//example.com/", b"x") == OriginTarget(b"//example.com/")
 
 
+@pytest.mark.parametrize("target", [("GET", b"/_link/x"), ("OPTIONS", b"*")])
+@pytest.mark.parametrize(
+    "host", [b"a b", b"user@x", b"x:0", b"x:", b"x/y", b"x,y", b"[::1", b"127.1"]
+)
+def test_what_the_proxy_itself_is_asked_for_names_a_host_or_none(
+    target: tuple[str, bytes], host: bytes
+) -> None:
+    """RFC 9112 §3.2: an invalid `Host` is refused whatever the target is; an empty one isn't."""
+    with pytest.raises(MalformedRequest):
+        target_of(*target, host)
+    assert target_of(*target, b"") == target_of(*target, b"[::1]:8080")
+
+
 def test_connect_has_case() -> None:
     with pytest.raises(MalformedRequest):
         target_of("connect", b"example.com:443", b"example.com:443")
