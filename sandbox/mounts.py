@@ -57,10 +57,16 @@ def needs_secret(routes: Iterable[Route]) -> bool:
     )
 
 
-def programs_of(route: Route) -> Iterator[str]:
-    """Yield the files that a route runs outside, as far as its command line names them."""
+RUNS, REACHES = "runs", "reaches"
+
+
+def outside_of(route: Route) -> Iterator[tuple[str, str]]:
+    """Yield what a route RUNS outside, as far as its command line names it, and REACHES there."""
     argv = getattr(route, "argv", None) or ()
-    yield from (word for word in argv if word.startswith("/"))
+    words = (word.partition("=")[2] if word.startswith("-") else word for word in argv)
+    yield from ((RUNS, word) for word in words if word.startswith("/"))
+    if isinstance(route, Bridge) and route.socket is not None:
+        yield REACHES, route.socket
 
 
 def path_of(route: Route, secret: str) -> str:

@@ -41,15 +41,15 @@ SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SE
 class Handed:
     """What came of it.
 
-    routes: a plan's, for its proxy; None where there is no route.  programs: the files that
-    they run outside.  variables: what leads the program to them.  env, write, serve: as
-    `--with-fd` has them.
+    routes: a plan's, for its proxy; None where there is no route.  outside: what they do
+    outside with which file (`mounts.outside_of`).  variables: what leads the program to them.
+    env, write, serve: as `--with-fd` has them.
     """
 
-    __slots__ = ("env", "programs", "routes", "serve", "variables", "write")
+    __slots__ = ("env", "outside", "routes", "serve", "variables", "write")
 
     def __init__(self, told: dict[str, Any], fd: int | None) -> None:
-        self.programs: list[str] = told["programs"]
+        self.outside: list[tuple[str, str]] = told["outside"]
         self.routes: dict[str, Any] | None = told["routes"]
         if self.routes is not None:
             self.routes["fd"] = fd
@@ -58,16 +58,18 @@ class Handed:
         self.write: list[str] = told["write"]
         self.serve: list[int] = told["serve"]
 
-    def check_programs(self, made: Plan) -> None:
-        """Refuse a route that runs outside what the sandbox writes; raises LaunchError.
+    def check_outside(self, made: Plan) -> None:
+        """Refuse a route that runs or reaches outside what the sandbox writes (LaunchError).
 
         (Where a plan is made with its routes, it sees to that: `sandbox.linux.plan`.)
         """
-        from sandbox.linux.view import check_program, nearest
+        from sandbox.linux.commands import decided_by
+        from sandbox.linux.view import check_outside, nearest
 
         table = {mount.at: mount for mount in made.mounts}
-        for path in self.programs:
-            check_program(path, nearest(table, os.path.realpath(path), itself=True))
+        for does, path in self.outside:
+            for place in decided_by(path):
+                check_outside(does, path, place, nearest(table, place, itself=True))
 
     def check_ports(self, made: Plan) -> None:
         """Refuse what would listen where the wire does itself; raises LaunchError."""
@@ -126,7 +128,7 @@ def told_of(
     with_fd: where it was read from, for what is refused of it.
     """
     from sandbox.linux.environment import proxy_url, to_the_desktop
-    from sandbox.mounts import mount_of, path_of, programs_of, variables_of
+    from sandbox.mounts import mount_of, outside_of, path_of, variables_of
     from sandbox.spec_routes import routes_of
 
     files = replaced(spec.files, write=(*spec.files.write, *given.write))
@@ -153,7 +155,7 @@ def told_of(
                                   for one, made in theirs if one.git))  # fmt: skip
     told: dict[str, Any] = {
         "routes": None,
-        "programs": [path for each in routes for path in programs_of(each)],
+        "outside": [each for route in routes for each in outside_of(route)],
         "variables": variables,
         "env": given.env,
         "write": list(given.write),

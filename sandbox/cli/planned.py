@@ -56,12 +56,13 @@ def _planned(
     confinement: Confinement, state: str, home: str, shown: list[str], *, learns: bool
 ) -> tuple[Plan, Facts]:
     facts = gather(
-        [*shown, *confinement.hide, *_of_proxy(confinement), *_reached(confinement)],
+        [*shown, *confinement.hide, *_folder(confinement), *_reached(confinement)],
         home=home,
         state=state,
         write_dot_files=confinement.write_dot_files,
         landlock=isinstance(confinement.net, Host),
         programs=None if learns else confinement.commands,
+        outside=_outside(confinement),
     )
     log = os.path.join(state, "sandbox", "log")
     made = plan(confinement, facts, log=log, learns=learns)
@@ -110,13 +111,17 @@ def _reached(confinement: Confinement) -> list[str]:
     return [one.dir for one in net.reached]
 
 
-def _of_proxy(confinement: Confinement) -> list[str]:
-    """Return the folder of a confinement's proxy, and the files that its routes run outside."""
+def _folder(confinement: Confinement) -> list[str]:
+    """Return the folder of a confinement's proxy, none where it has none."""
     net = confinement.net
-    if not isinstance(net, Proxied):
-        return []
-    if not net.proxy.routes:
-        return [net.proxy.dir]
-    from sandbox.mounts import programs_of
+    return [net.proxy.dir] if isinstance(net, Proxied) else []
 
-    return [net.proxy.dir, *(path for route in net.proxy.routes for path in programs_of(route))]
+
+def _outside(confinement: Confinement) -> list[str]:
+    """Return the files that a proxy's routes run or reach outside."""
+    net = confinement.net
+    if not isinstance(net, Proxied) or not net.proxy.routes:
+        return []
+    from sandbox.mounts import outside_of
+
+    return [path for route in net.proxy.routes for _, path in outside_of(route)]

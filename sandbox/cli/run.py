@@ -91,7 +91,7 @@ def _planned(
     confinement = confinement_of(spec, asked_network="--spec" not in flags)
     made, facts = planned(confinement, state, learns=learns)
     if handed is not None:
-        handed.check_programs(made)
+        handed.check_outside(made)
         handed.check_ports(made)
         if spec.desktop.open:
             from sandbox.linux.plan import opening_pages

@@ -13,6 +13,7 @@ import stat
 
 from sandbox.linux.program import HEAD_BYTES, script_line
 from sandbox.linux.values import Value
+from sandbox.linux.walk import walk
 
 CHAIN_MAX = 5
 """How many interpreters the kernel follows from one to the next."""
@@ -80,6 +81,32 @@ def _script(named: str, real: str, head: bytes, search: str, left: int) -> Progr
         lack = "" if found or not path else "does not exist"
     lack = f"is a script for {path}, which {lack}" if lack else ""
     return Program(named, real, lack, tuple(needs.values()), found)
+
+
+SEARCH = "/usr/local/bin:/usr/bin:/bin"
+"""Where scripts for `env` are looked up in what has no PATH: the launcher, and what a route runs
+outside, for which its own folder comes first."""
+
+
+def decided_by(path: str, left: int = CHAIN_MAX) -> tuple[str, ...]:
+    """Return the places that decide what a path leads to, and what runs where that is run.
+
+    They are the file itself, the folders that hold a link on the way to it or one that the way
+    goes into and back out of, and the same of a script's interpreters or a program's loader.
+    """
+    way = walk(path)
+    found = [way.real, *(os.path.dirname(place) for place in (*way.links, *way.left))]
+    needs = [loader_of(path)]
+    head = head_of(path)
+    if head.startswith(b"#!"):
+        word, argument = script_line(head)
+        needs = [os.fsdecode(word)]
+        if os.path.basename(needs[0]) == "env":
+            search = f"{os.path.dirname(path)}:{SEARCH}"
+            needs += _on_path(run_by_env(os.fsdecode(argument)), search)[:1]
+    for need in needs if left else ():
+        found += decided_by(need, left - 1) if need.startswith("/") else ()
+    return tuple(dict.fromkeys(found))
 
 
 def lack_of(real: str) -> str:

@@ -18,6 +18,8 @@ from sandbox.linux.walk import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sandbox.linux.commands import Program
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "opt")
@@ -110,6 +112,8 @@ class Facts(Value):
     """Link's own, where programs are listed: a helper inside may need it."""
     opener: Program | None = None
     """What runs where a page is to be opened, where programs are listed."""
+    outside: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a value's default, never changed
+    """For each file that a route runs or reaches outside, the places that decide what that is."""
     seals_memory: bool = True
     """Whether the kernel makes memory files that are never run (6.3)."""
 
@@ -122,11 +126,12 @@ def gather(
     write_dot_files: tuple[str, ...] = (),
     landlock: bool = False,
     programs: tuple[str, ...] | None = None,
+    outside: Sequence[str] = (),
 ) -> Facts:
     """Probe this machine and the paths a confinement names.
 
     landlock: whether a wall needs Landlock; asking for it costs a millisecond.  programs:
-    those that are listed, None where any may run.
+    those that are listed, None where any may run.  outside: the files that routes run or reach.
 
     Raises Unsupported where bubblewrap or a filter for this machine is missing, LaunchError
     where a folder of write_dot_files leads to a repository that doesn't lead back.
@@ -162,8 +167,17 @@ def gather(
         programs=_programs(programs, search),
         interpreter=None if programs is None else _programs((own.python,), search)[0],
         opener=None if programs is None else _programs((_opener(own),), search)[0],
+        outside=_outside(outside),
         seals_memory=_seals_memory(),
     )
+
+
+def _outside(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    if not paths:
+        return {}
+    from sandbox.linux.commands import decided_by
+
+    return {path: decided_by(path) for path in paths}
 
 
 def _opener(own: Own) -> str:

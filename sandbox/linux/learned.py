@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from sandbox.linux.commands import Program, look
+from sandbox.linux.commands import SEARCH, Program, look
 from sandbox.linux.names import quoted, replaceable
 
 TYPE_CHECKING = False
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 1024
-SEARCH = "/usr/local/bin:/usr/bin:/bin"
-"""Where scripts for `env` are looked up: the launcher has no PATH."""
 INTERPRETERS = frozenset({
     "ash", "awk", "bash", "bun", "busybox", "csh", "dash", "deno", "elvish", "emacs", "erl",
     "escript", "expect", "fish", "gawk", "gdb", "ghci", "gmake", "groovy", "guile", "iex", "irb",

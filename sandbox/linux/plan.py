@@ -23,7 +23,7 @@ from sandbox.exits import has_login, login_file, without_login
 from sandbox.linux import environment, local, seccomp
 from sandbox.linux.facts import Facts
 from sandbox.linux.values import Value, replaced
-from sandbox.linux.view import OURS, Mount, View, check_program
+from sandbox.linux.view import OURS, Mount, View, check_outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -320,12 +320,12 @@ def wire_of(
 
 
 def _check_programs(proxy: Proxy, view: View) -> None:
-    """Refuse a route that runs outside what the sandbox writes."""
-    from sandbox.mounts import programs_of
+    """Refuse a route that runs or reaches outside what the sandbox writes."""
+    from sandbox.mounts import outside_of
 
-    for route in proxy.routes:
-        for path in programs_of(route):
-            check_program(path, view.nearest(view.facts.paths[path].real, itself=True))
+    for does, path in (each for route in proxy.routes for each in outside_of(route)):
+        for place in view.facts.outside[path]:
+            check_outside(does, path, place, view.nearest(place, itself=True))
 
 
 def _routes(name: str, proxy: Proxy, state: str) -> dict[str, object]:

@@ -74,12 +74,23 @@ def nearest(table: Mapping[str, Mount], path: str, *, itself: bool = False) -> M
     return None
 
 
-def check_program(path: str, held: Mount | None) -> None:
-    """Refuse a program that a route runs outside, `held` by what the sandbox writes."""
+WOULD = {
+    "runs": "whoever writes it would run outside; take another program.",
+    "reaches": "whoever writes it could lead it to any other socket; take another.",
+}
+"""What would come of a route's file that the sandbox writes, by what becomes of it outside."""
+
+
+def check_outside(does: str, path: str, place: str, held: Mount | None) -> None:
+    """Refuse what a route `does` outside with a file where the sandbox writes.
+
+    place: one that decides which file that is (`commands.decided_by`), `held` by a mount.
+    """
     if held is not None and held.how in (WRITE, PIN):
+        where = held.at if inside(path, held.at) else f"{held.at} by way of {place}"
         raise LaunchError(
-            "routes", 0, f"a route runs {path} outside, in {held.at}, which the sandbox "
-            "writes: whoever writes it would run outside; take another program.",
+            "routes", 0, f"a route {does} {path} outside, in {where}, which the sandbox writes: "
+            f"{WOULD[does]}",
         )  # fmt: skip
 
 

@@ -78,20 +78,81 @@ def test_a_bridge_that_does_not_start_is_a_502(
     assert "a bridge: the bridge count can't be run: No such file or directory" in done.stderr
 
 
-def test_a_bridge_in_a_folder_that_the_sandbox_writes_is_refused(
-    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str
+def made_of(folder: str, kind: str) -> tuple[dict[str, object], str]:
+    """Return a bridge that something in `folder`, or under it, decides; and what it names."""
+    work, beside = f"{folder}/work", f"{folder}/beside"
+    for path in (f"{work}/bin", beside):
+        os.makedirs(path)
+    for path in (f"{work}/bridge", f"{beside}/bridge"):
+        Path(path).write_text("#!/bin/sh\n")
+        os.chmod(path, 0o755)
+    os.symlink("/usr/bin/python3", f"{work}/bin/python")
+    os.symlink(beside, f"{work}/link")
+    Path(f"{beside}/script").write_text(f"#!{work}/bin/python\n")
+    Path(f"{beside}/by-env").write_text(f"#!/usr/bin/env -S {work}/bin/python -I\n")
+    named = {
+        "its program": f"{work}/bridge",
+        "a virtual environment's": f"{work}/bin/python",
+        "a link on the way": f"{work}/link/bridge",
+        "a folder on the way": f"{work}/bin/../../beside/bridge",
+        "an interpreter": f"{beside}/script",
+        "what env finds": f"{beside}/by-env",
+        "an argument": f"{work}/bridge",
+        "an option's": f"{work}/bridge",
+        "a socket": f"{work}/socket",
+        "a link to a socket": f"{work}/link/socket",
+    }[kind]
+    if "socket" in kind:
+        return {"kind": "bridge", "name": "count", "socket": named}, named
+    argv = {"an argument": ["/usr/bin/env", named], "an option's": ["/bin/sh", f"--rcfile={named}"]}
+    return {"kind": "bridge", "name": "count", "argv": argv.get(kind, [named])}, named
+
+
+DECIDES = (
+    "its program", "a virtual environment's", "a link on the way", "a folder on the way",
+    "an interpreter", "what env finds", "an argument", "an option's", "a socket",
+    "a link to a socket",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DECIDES)
+def test_what_the_sandbox_writes_decides_nothing_that_runs_outside(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str, kind: str
 ) -> None:
-    program = os.path.join(ordinary_folder, "bridge")
-    Path(program).write_text("#!/bin/sh\n")
+    """A link to the machine's python, in a project's `.venv`, would be anything the next time."""
+    route, named = made_of(ordinary_folder, kind)
     proxy = {"upstream": "direct", "dir": f"{ordinary.home}/.lnk/w", "hosts": [],
-             "routes": [{"kind": "bridge", "name": "count", "argv": [program]}],
-             "caller": "callers-key-0123456789"}  # fmt: skip
-    request = {"confinement": {"name": "box", "write": [ordinary_folder], "read": [],
-               "commands": "any", "net": {"proxied": {"proxy": proxy, "ports": []}}},
-               "argv": ["true"]}  # fmt: skip
+             "routes": [route], "caller": "callers-key-0123456789"}  # fmt: skip
+    net = {"proxied": {"proxy": proxy, "ports": []}}
+    confinement: dict[str, object] = {"name": "box", "write": [f"{ordinary_folder}/work"],
+                                      "read": [], "commands": "any", "net": net}  # fmt: skip
+    request = {"confinement": confinement, "argv": ["true"]}
     done = installed.run(ordinary, "wrap", input=json.dumps(request))
-    assert done.returncode == 125
-    assert f"a route runs {program} outside" in done.stderr
+    assert (done.returncode, done.stdout) == (125, "")
+    does = "reaches" if "socket" in kind else "runs"
+    assert f"a route {does} {named} outside, in {ordinary_folder}/work" in done.stderr
+    assert done.stderr.count("\n") == 1
+    confinement["write"] = []
+    done = installed.run(ordinary, "wrap", input=json.dumps(request))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["a virtual environment's", "an interpreter"])
+def test_nor_for_the_tools_of_a_run(
+    installed: lnk.Installed, ordinary: lnk.Account, ordinary_folder: str, kind: str
+) -> None:
+    _, named = made_of(ordinary_folder, kind)
+    os.chmod(named, 0o755)
+    added = installed.run(ordinary, "tool", "add", "notes", "--", named)
+    assert added.returncode == 0, added.stderr
+    spec = f"{ordinary_folder}/spec.toml"
+    Path(spec).write_text(
+        f'[files]\nwrite = ["{ordinary_folder}/work"]\n[tools]\nuse = ["notes"]\n'
+    )
+    done = installed.run(ordinary, "run", "--yes", "--spec", spec, "--", "true")
+    installed.run(ordinary, "tool", "remove", "notes")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"a route runs {named} outside, in {ordinary_folder}/work" in done.stderr
 
 
 # Local models.

@@ -123,6 +123,32 @@ def test_what_a_script_lacks_is_said_by_its_name(tmp_path, line, lack):
     assert listed(tmp_path, line).lack == lack
 
 
+def test_what_decides_a_program_is_where_it_stands_and_all_that_leads_to_it(tmp_path):
+    names = ("bin", "real", "other", "way", "in")
+    bin_, real, other, way, inner = (tmp_path / name for name in names)
+    for folder in (bin_, real, other, way / "deep", inner):
+        folder.mkdir(parents=True)
+    for path, text in ((real / "tool", f"#!{way}/deep/../python -I"), (real / "plain", "text")):
+        path.write_text(f"{text}\n")
+        path.chmod(0o755)
+    (bin_ / "tool").symlink_to(other / "tool")
+    (other / "tool").symlink_to(real / "tool")
+    (way / "python").symlink_to(inner / "python")
+    (inner / "python").symlink_to("/usr/bin/env")
+    found = commands.decided_by(str(bin_ / "tool"))
+    links = {str(bin_), str(other), str(way), str(inner)}
+    assert links | {str(real / "tool"), os.path.realpath("/usr/bin/env")} <= set(found)
+    assert os.path.realpath(commands.loader_of("/usr/bin/env")) in found
+    assert commands.decided_by(str(real / "plain")) == (str(real / "plain"),)
+    assert commands.decided_by("/no/where") == ("/no/where",)
+    (real / "by-env").write_text("#!/usr/bin/env plain\n")
+    assert str(real / "plain") in commands.decided_by(str(real / "by-env")), (
+        "it is looked for first"
+    )
+    (real / "itself").write_text(f"#!{real}/itself\n")
+    assert commands.decided_by(str(real / "itself")) == (str(real / "itself"),)
+
+
 def test_a_script_that_has_env_run_itself_ends(tmp_path):
     assert listed(tmp_path, f"/usr/bin/env {tmp_path}/script").found
 
