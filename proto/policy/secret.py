@@ -43,8 +43,8 @@ class Secret:
 def _password_of(authorization: bytes | None) -> bytes:
     """Return the password of Basic credentials (RFC 7617 §2); empty for anything else.
 
-    The user ends at the first colon.  Base64 has one spelling here: bytes that a lax
-    decoder skips are a wrong secret.
+    The user ends at the first colon.  Base64 has one spelling here: bytes and bits that a
+    lax decoder skips are a wrong secret (RFC 4648 §3.5).
     """
     match = _BASIC.fullmatch(authorization or b"")
     if match is None:
@@ -52,5 +52,7 @@ def _password_of(authorization: bytes | None) -> bytes:
     try:
         decoded = binascii.a2b_base64(match[1], strict_mode=True)
     except binascii.Error:
+        return b""
+    if binascii.b2a_base64(decoded, newline=False) != match[1]:
         return b""
     return decoded.partition(b":")[2]
