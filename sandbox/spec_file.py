@@ -185,12 +185,15 @@ def _own_file(spec: Spec) -> list[str]:
     """Return a spec's own file where the sandbox could write it: it is read only (R20).
 
     It is looked for by its real name, for who goes by a link could write what that leads to; a
-    link itself, in a folder that is written, is refused as every path that is one.
+    link on the way, in a folder that is written, is refused as every path that is one: it could
+    lead to another spec the next time.
     """
     if spec.file is None:
         return []
-    folder, name = os.path.split(spec.file)
-    paths = (os.path.join(os.path.realpath(folder), name), os.path.realpath(spec.file))
+    from sandbox.linux.walk import walk
+
+    way = walk(spec.file)
+    paths = (*way.links, way.real)
     written = tuple(f"{folder}/" for folder in spec.files.write)
     return [path for path in paths if path.startswith(written)]
 

@@ -800,3 +800,8 @@ def test_a_spec_s_own_file_is_read_only_where_it_is_written(tmp_path):
         assert (made.write, made.read) == ((str(file.parent),), (str(file),))
     file.write_text("[files]\nread = ['.']\n")
     assert Confinement.of(Spec.read(str(file)), name="box").read == (str(file.parent),)
+    file.write_text(f"[files]\nwrite = ['{tmp_path}/work']\n")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/way").symlink_to("../box")
+    made = Confinement.of(Spec.read(f"{tmp_path}/work/way/box.toml"), name="box")
+    assert made.read == (f"{tmp_path}/work/way",), "which is refused, for it is a link"
