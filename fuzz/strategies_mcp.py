@@ -47,12 +47,17 @@ TOLD = st.builds(
     IDS,
 )  # fmt: skip
 ANSWERS = st.builds(
-    lambda kind, id_, wrong: _line(
-        kind, id=id_, **({"error": {"code": -32601, "message": "m"}} if wrong else {"result": {}})
+    lambda kind, id_, result: _line(
+        kind, id=id_, **({"result": result} if result else {"error": {"code": -1, "message": "m"}})
     ),
-    st.sampled_from(["S", ">"]), IDS, st.booleans(),
+    st.sampled_from(["S", ">"]), IDS,
+    st.sampled_from([None, {"a": 1}, {"action": "accept"}, {"action": "decline"}]),
 )  # fmt: skip
-ASKED = st.builds(lambda id_, method: _line(">", id=id_, method=method), IDS, METHODS)
+ASKED = st.builds(
+    lambda id_, method: _line(">", id=id_, method=method),
+    IDS,
+    METHODS | st.just("elicitation/create"),
+)
 ACTS = st.sampled_from([b"G", b"D", b"x", b"t", b"y", b"y.", b"n", b"l", b"l.", b"l..", b"l...."])
 BEGUN = b"\n".join(
     [_line("P", id="i", method="initialize"), _line(">", id="i", result={}),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import count
 
 from proto.codecs.http1 import RequestReader
-from proto.codecs.jsonrpc import MESSAGE_MAX_BYTES, MalformedMessage, Request, read
+from proto.codecs.jsonrpc import MESSAGE_MAX_BYTES, Answer, Id, MalformedMessage, Request, read
 from proto.verbs.mcp import Hub
 from proto.verbs.mcp_effects import Ask, Reply, Start, Stop, Write
-from proto.verbs.mcp_rules import Rule, asks
+from proto.verbs.mcp_rules import ELICITATION, Rule, asks, is_plain_no
 
 RULE = Rule(asks=True, allow=frozenset({"f"}))
 HEADS = {
@@ -40,9 +40,11 @@ def one_input(data: bytes) -> None:
             assert found is not None
             hub.request(next(calls), found[0], rest, now)
         elif kind == b">":
+            play.said(rest)
             hub.read(rest + b"\n", now)
         elif kind in (b"y", b"n"):
             play.allowed += kind == b"y" and len(rest) + 1 in hub._questions
+            play.agreed += kind == b"y" and len(rest) + 1 in hub._consents
             hub.answered(len(rest) + 1, yes=kind == b"y", why="no.", now=now)
         elif kind == b"l":
             hub.left(len(rest) + 1, now)
@@ -59,9 +61,25 @@ class _Play:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.allowed = 0
+        self.allowed = self.agreed = 0
+        self.seen: set[Id] = set()
+        """By what ids the server has asked something, and of those, once, its person."""
+        self.elicited: set[Id] = set()
         self.running = False
         self.ended: set[int] = set()
+
+    def said(self, line: bytes) -> None:
+        """Take what the server says."""
+        try:
+            message = read(line)
+        except MalformedMessage:
+            return
+        if isinstance(message, Request):
+            if message.method == ELICITATION and message.id not in self.seen:
+                self.elicited.add(message.id)
+            else:
+                self.elicited.discard(message.id)
+            self.seen.add(message.id)
 
     def on(self) -> None:
         for effect in self.hub.take():
@@ -90,3 +108,6 @@ class _Play:
         if isinstance(message, Request) and asks(RULE, message):
             self.allowed -= 1
             assert self.allowed >= 0, "it was to be asked about"
+        if isinstance(message, Answer) and message.error is None and message.id in self.elicited:
+            self.agreed -= not is_plain_no(message.result)
+            assert self.agreed >= 0, "nobody has agreed to it"

@@ -38,8 +38,9 @@ from proto.codecs.jsonrpc import (
 )
 from proto.verbs.mcp_answers import Call, refusal, whole
 from proto.verbs.mcp_effects import Ask, Effect, Reply, Withdraw
-from proto.verbs.mcp_question import hint_of, question
+from proto.verbs.mcp_question import consent, hint_of, question
 from proto.verbs.mcp_rules import (
+    ACTION,
     FROM_CLIENT,
     HEADER_MISMATCH,
     META,
@@ -47,6 +48,7 @@ from proto.verbs.mcp_rules import (
     REFUSED,
     ROOTS,
     ROOTS_CHANGED,
+    SAYS_NO,
     SUBSCRIPTION_KEY,
     UNSUPPORTED_VERSION,
     Post,
@@ -56,10 +58,11 @@ from proto.verbs.mcp_rules import (
     asks,
     check_origin,
     check_request,
+    is_plain_no,
     meta_of,
     read_post,
 )
-from proto.verbs.mcp_server import Pending, Server, Session, code_of
+from proto.verbs.mcp_server import Pending, Server, Session, Theirs, code_of
 
 CALLS_MAX = 256
 OPEN_MAX = 1024
@@ -90,6 +93,8 @@ class Hub:
         self._open: list[Pending] = []
         """Every request of a client's that isn't answered, in the order they came."""
         self._questions: dict[int, Pending] = {}
+        self._consents: dict[int, Answer] = {}
+        """What programs would answer for their person, who is asked."""
         self._asked = 0
         self._hints: dict[str, Object] = {}
         self._server = Server(
@@ -98,6 +103,7 @@ class Hub:
             welcome=self._welcome,
             hear=self._hear,
             listed=self._remember,
+            dropped=self._unasked,
         )
 
     def _at(self, now: float) -> None:
@@ -160,6 +166,9 @@ class Hub:
     def answered(self, number: int, *, yes: bool, why: str, now: float) -> None:
         """Take the person's answer; `why` says to the program what became of a no."""
         self._at(now)
+        consent = self._consents.pop(number, None)
+        if consent is not None:
+            self._server.answered(consent if yes else _declined(consent))
         pending = self._questions.pop(number, None)
         if pending is None:
             return
@@ -274,7 +283,7 @@ class Hub:
             self._open.append(pending)
             self._server.forward(pending)
             return
-        if len(self._questions) >= QUESTIONS_MAX:
+        if self._is_full:
             raise Turned(200, "too many questions wait for an answer; this call was not "
                          "asked about.", code=REFUSED, id_=request.id)  # fmt: skip
         text = question(self._tool, request, self._hint(request))
@@ -282,10 +291,18 @@ class Hub:
             raise Turned(200, "the call is too long to be shown whole, and so is not asked "
                          "about.", code=REFUSED, id_=request.id)  # fmt: skip
         self._open.append(pending)
+        pending.question = self._ask(text)
+        self._questions[pending.question] = pending
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether as many questions wait as may."""
+        return len(self._questions) + len(self._consents) >= QUESTIONS_MAX
+
+    def _ask(self, text: str) -> int:
         self._asked += 1
-        pending.question = self._asked
-        self._questions[self._asked] = pending
         self._do(Ask(self._asked, text))
+        return self._asked
 
     def _hint(self, request: Request) -> Object | None:
         name = (request.params or {}).get("name")
@@ -332,7 +349,7 @@ class Hub:
     def _told(self, session: Session, message: Notification | Answer) -> None:
         """Take a notification of a client's, or its answer to the server's request."""
         if isinstance(message, Answer):
-            self._server.answered(session, message)
+            self._answer(session, message)
         elif message.method == "notifications/initialized":
             session.ready = True
             self._server.initialized()
@@ -346,6 +363,34 @@ class Hub:
                 self._cancel(pending, reason if isinstance(reason, str) else None)
         else:
             self._server.tell(message)
+
+    def _answer(self, session: Session, answer: Answer) -> None:
+        """Take a client's answer to its server's request.
+
+        What a server asks the person is answered by their program.  So they are asked whether
+        that is their answer, as they are about calls: else a server that confirms by it what it
+        does, or asks how much, would have the program's word for theirs.
+        """
+        asked = self._server.asked(session, answer)
+        if asked is None or asked.question:
+            return  # what the person reads can't be said anew
+        says = asked.printed and answer.error is None and not is_plain_no(answer.result)
+        if not says or not self._rule.asks:
+            self._server.answered(answer)
+            return
+        request = read(asked.printed)
+        assert isinstance(request, Request), "it was printed from one"
+        text = None if self._is_full else consent(self._tool, request, answer.result)
+        if text is None:
+            self._server.answered(_declined(answer))
+            return
+        asked.question = self._ask(text)
+        self._consents[asked.question] = answer
+
+    def _unasked(self, theirs: Theirs) -> None:
+        """Take a question back whose answer the server no longer waits for."""
+        if self._consents.pop(theirs.question, None) is not None:
+            self._do(Withdraw(theirs.question))
 
     def _cancel(self, pending: Pending, reason: str | None) -> None:
         """Take a request back, wherever it has got to."""
@@ -463,6 +508,11 @@ class Hub:
         for session, ours in self._server.took_back(theirs):
             told = {**params, "requestId": ours}
             self._say_to(session, Notification("notifications/cancelled", told))
+
+
+def _declined(answer: Answer) -> Answer:
+    """Return the answer of a person who doesn't give the one that their program has for them."""
+    return Answer(answer.id, result={ACTION: SAYS_NO[0]})
 
 
 def _status_of(answer: Answer) -> int:

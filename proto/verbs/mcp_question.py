@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proto.codecs.jsonrpc import Object, Request, Value, text_of
-from proto.verbs.mcp_rules import META, NAMED, name_of
+from proto.verbs.mcp_rules import INPUTS, META, NAMED, name_of
 
 QUESTION_MAX_CHARS = 64 << 10
 """Nobody reads more; a call that is longer is refused, never cut."""
@@ -57,6 +57,7 @@ def _lines(tool: str, request: Request, hint: Object | None) -> Iterator[str]:
         if key != META and key != NAMED.get(request.method)
     }
     arguments = params.pop("arguments", None) if request.method in NAMED else None
+    inputs = params.pop(INPUTS, None)
     if arguments:
         yield from ("", "with:", *_tree(arguments, "  "))
     elif request.method in NAMED:
@@ -66,8 +67,32 @@ def _lines(tool: str, request: Request, hint: Object | None) -> Iterator[str]:
         params[META] = meta
     if params:
         yield from ("", "and beside them:", *_tree(params, "  "))
+    if inputs:
+        yield from ("", "and, as your answers to what its server asked:", *_tree(inputs, "  "))
     if hint:
         yield from ("", "Its server says of it, which nobody has checked:", *_said(hint))
+
+
+def consent(tool: str, asked: Request, result: Value) -> str | None:
+    """Return the question whether the program may answer for the person what a server asks them.
+
+    None where it is too long to be read.
+    """
+    params: Object = asked.params or {}
+    if len(text_of(params)) + len(text_of(result)) > QUESTION_MAX_CHARS:
+        return None
+    lines = (
+        "answer, in your name, what the server of a tool asks you",
+        f"of the tool {plain(tool)}, which runs outside the sandbox",
+        "",
+        "It asks:",
+        *_tree({key: value for key, value in params.items() if key != META}, "  "),
+        "",
+        "and the program's answer is:",
+        *_tree(result, "  "),
+    )
+    text = "\n".join(lines)
+    return text if len(text) <= QUESTION_MAX_CHARS else None
 
 
 def _meta_shown(request: Request) -> Object:

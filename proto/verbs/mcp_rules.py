@@ -76,6 +76,12 @@ QUIET = frozenset(
 ROOTS, ROOTS_CHANGED = "roots/list", "notifications/roots/list_changed"
 """What a server asks of a client's folders, and what a client says of them: neither goes on."""
 
+ELICITATION = "elicitation/create"
+"""What a server asks its client's person, who is told by nobody here but their program."""
+INPUTS = "inputResponses"
+"""A request's answers to what its server asked before (2026-07-28, multi round-trip requests)."""
+ACTION, SAYS_NO = "action", ("decline", "cancel")
+
 FROM_CLIENT = frozenset(
     {
         "notifications/initialized",
@@ -90,7 +96,7 @@ tell the program that it was refused, so it never reaches the tool."""
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Requests that are for one thing, and the parameter that says which."""
 
-JUDGED = ("name", "arguments", "uri", "requestId", "capabilities", META)
+JUDGED = ("name", "arguments", "uri", "requestId", "capabilities", INPUTS, META)
 """The parameters that decide what a call is, and what its client may be asked."""
 
 METHOD_MAX_CHARS = 128
@@ -237,7 +243,7 @@ def _check_spelling(message: Message) -> None:
 
 def _folded(name: str) -> str:
     folded = unicodedata.normalize("NFKC", name).casefold()
-    return "requestId" if folded == "requestid" else folded
+    return next((each for each in JUDGED if each.casefold() == folded), folded)
 
 
 def _check_headers(head: RequestHead, message: Message) -> None:
@@ -313,6 +319,8 @@ def check_request(request: Request) -> None:
     if not (isinstance(token, str | Number) and len(text_of(token)) <= TOKEN_MAX_CHARS):
         # It isn't shown, so it must have no room for what should be.
         raise _wrong("a progressToken is text or a number, and short.", request.id)
+    if any(_is_spelled(each, "roots") for each in _inputs_of(params, request.id)):
+        raise _wrong("a tool's client has no roots here.", request.id)
 
 
 def _is_word(method: str) -> bool:
@@ -330,15 +338,44 @@ def asks(rule: Rule, request: Request) -> bool:
     """Tell whether the person is asked about a request.
 
     `allow` names calls, exactly as they are written; a name with a slash may be a method's
-    too (`resources/read`).
+    too (`resources/read`).  What would say that the person has agreed asks them, always.
     """
-    if not rule.asks or request.method in QUIET:
+    if not rule.asks:
+        return False
+    inputs = _inputs_of(request.params, request.id)
+    if any(_is_spelled(each, ACTION) and not is_plain_no(each) for each in inputs):
+        return True
+    if request.method in QUIET:
         return False
     if request.method == "tools/call":
         assert request.params is not None, "check_request has seen its name"
         return request.params["name"] not in rule.allow
     # A call's name without one is none of a method's: a server may do anything by that.
     return "/" not in request.method or request.method not in rule.allow
+
+
+def is_plain_no(result: Value) -> bool:
+    """Tell whether an answer to what a server asks its person says no, and nothing else."""
+    return (
+        isinstance(result, dict)
+        and result.get(ACTION) in SAYS_NO
+        and result.keys() <= {ACTION, META}
+    )
+
+
+def _is_spelled(value: Value, key: str) -> bool:
+    """Tell whether an object has a key, or one that a reader might take for it."""
+    return isinstance(value, dict) and any(_folded(name) == key for name in value)
+
+
+def _inputs_of(params: Object | None, id_: Id) -> list[Value]:
+    """Return a request's answers to what its server asked; raises Turned where they are none."""
+    inputs = (params or {}).get(INPUTS)
+    if inputs is None:
+        return []
+    if not isinstance(inputs, dict):
+        raise _wrong(f"{INPUTS} are an object.", id_)
+    return list(inputs.values())
 
 
 def meta_of(params: Object | None) -> Object:

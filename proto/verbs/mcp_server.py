@@ -36,7 +36,7 @@ from proto.codecs.jsonrpc import (
 )
 from proto.verbs.mcp_answers import Call
 from proto.verbs.mcp_effects import Effect, Start, Stop, Write
-from proto.verbs.mcp_rules import META, UNSUPPORTED_VERSION, claims, meta_of
+from proto.verbs.mcp_rules import ELICITATION, META, UNSUPPORTED_VERSION, claims, meta_of
 
 THEIRS_MAX = 256
 """Requests of the server's that clients haven't answered."""
@@ -106,12 +106,26 @@ class Pending(msgspec.Struct, eq=False):
     token_as: Id | None = None
 
 
+class Theirs(msgspec.Struct, eq=False):
+    """A request of the server's that isn't answered: who was asked, and its id there.
+
+    `printed`: what it asks of the person, printed: read, it may take twenty times as much.
+    `question`: by which the person is asked whether the answer is theirs, 0 for none.
+    """
+
+    session: Session
+    id: Id
+    printed: bytes = b""
+    question: int = 0
+
+
 class Server:
     """The server of a tool, whose processes come and go.
 
     do: takes an effect.  finish: takes a client's request and its answer.  welcome: takes an
     `initialize` and what the server said to the first.  hear: takes what the server asks or
-    tells of its own accord.  listed: takes the result of a `tools/list`.
+    tells of its own accord.  listed: takes the result of a `tools/list`.  dropped: takes a
+    request of its own to which no answer is wanted any more.
     """
 
     def __init__(
@@ -122,9 +136,10 @@ class Server:
         welcome: Callable[[Pending, Value], None],
         hear: Callable[[Request | Notification], None],
         listed: Callable[[Value], None],
+        dropped: Callable[[Theirs], None],
     ) -> None:
         self._do, self._finish, self._welcome = do, finish, welcome
-        self._hear, self._listed = hear, listed
+        self._hear, self._listed, self._dropped = hear, listed, dropped
         self.now = 0.0
         """The time, which the hub tells before it asks for anything."""
         self._hello: Object | None = None
@@ -150,8 +165,8 @@ class Server:
         self._greet_id: Id | None = None
         self._probe_id: Id | None = None
         self._greet_by = self._probe_by = 0.0
-        self._theirs: dict[Id, tuple[Session, Id]] = {}
-        """The server's own requests: our id for each, who was asked, the server's id."""
+        self._theirs: dict[Id, Theirs] = {}
+        """The server's own requests, by our id for each."""
 
     # What is told.
 
@@ -199,6 +214,8 @@ class Server:
     def _lost(self, why: str) -> None:
         """Fail all that its process had, and forget it."""
         self._running = False
+        for theirs in self._theirs.values():
+            self._dropped(theirs)
         lost = dict.fromkeys([*self._sent.values(), *self._queue, *self._greeters])
         for pending in lost:
             self._fail(pending, INTERNAL, why)
@@ -346,29 +363,38 @@ class Server:
             self.write(error(request.id, INTERNAL, "too many requests are unanswered."))
             return None
         ours = self._own_id()
-        self._theirs[ours] = (session, request.id)
+        self._theirs[ours] = Theirs(session, request.id)
+        if request.method == ELICITATION:
+            self._theirs[ours].printed = write(request)
         return Request(ours, request.method, request.params)
 
-    def answered(self, session: Session, answer: Answer) -> None:
-        """Take a session's answer; one to nothing it was asked is left out."""
-        known = None if answer.id is None else self._theirs.get(answer.id)
-        if known is not None and known[0] is session and answer.id is not None:
-            del self._theirs[answer.id]
-            self.write(Answer(known[1], answer.result, answer.error))
+    def asked(self, session: Session, answer: Answer) -> Theirs | None:
+        """Return the request that a session's answer is to, None for one that it wasn't asked."""
+        found = None if answer.id is None else self._theirs.get(answer.id)
+        return found if found is not None and found.session is session else None
+
+    def answered(self, answer: Answer) -> None:
+        """Take the answer to a request of its own that isn't answered."""
+        assert answer.id is not None, "`asked` has found it by its id"
+        theirs = self._theirs.pop(answer.id)
+        self.write(Answer(theirs.id, answer.result, answer.error))
 
     def left(self, session: Session) -> None:
         """Take that a session has ended: what it was asked isn't answered any more."""
-        for ours, (asked, theirs) in list(self._theirs.items()):
-            if asked is session:
-                del self._theirs[ours]
-                self.write(error(theirs, INTERNAL, "the client has left."))
+        for ours, theirs in list(self._theirs.items()):
+            if theirs.session is session:
+                self._drop_theirs(ours)
+                self.write(error(theirs.id, INTERNAL, "the client has left."))
 
     def took_back(self, id_: Value) -> list[tuple[Session, Id]]:
         """Take that it withdrew its request; return whom it was put to, by which id."""
-        found = [(asked, ours) for ours, (asked, theirs) in self._theirs.items() if theirs == id_]
+        found = [(asked.session, ours) for ours, asked in self._theirs.items() if asked.id == id_]
         for _, ours in found:
-            del self._theirs[ours]
+            self._drop_theirs(ours)
         return found
+
+    def _drop_theirs(self, ours: Id) -> None:
+        self._dropped(self._theirs.pop(ours))
 
     # What it says.
 

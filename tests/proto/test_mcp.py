@@ -595,14 +595,14 @@ def test_a_request_of_the_servers_reaches_the_client_it_is_about_and_comes_back(
     stage.send("GET", accept="text/event-stream", mcp_session_id=other)
     call = stage.request("tools/call", CALL, id_="x")
     stage.wrote.clear()
-    stage.say({"jsonrpc": "2.0", "id": "x", "method": "elicitation/create", "params": {"m": 1}})
+    stage.say({"jsonrpc": "2.0", "id": "x", "method": "sampling/createMessage", "params": {"m": 1}})
     asked = stage.events(call)[0]
     assert asked["params"] == {"m": 1}
-    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"role": "assistant"}}
     stage.post(answer, other)
     assert stage.wrote == []
     assert stage.status(stage.post(answer, "s1")) == 202
-    assert stage.take() == {"jsonrpc": "2.0", "id": "x", "result": {"action": "accept"}}
+    assert stage.take() == {"jsonrpc": "2.0", "id": "x", "result": {"role": "assistant"}}
     stage.post(answer, "s1")
     stage.post({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}}, "s1")
     assert stage.wrote == []
@@ -622,12 +622,12 @@ def test_no_more_requests_of_the_servers_wait_than_a_bound(monkeypatch):
     stage = ready()
     stream = stage.send("GET", accept="text/event-stream", mcp_session_id="s1")
     for id_ in (7, 8, 9):
-        stage.say({"jsonrpc": "2.0", "id": id_, "method": "elicitation/create"})
+        stage.say({"jsonrpc": "2.0", "id": id_, "method": "sampling/createMessage"})
     assert len(stage.events(stream)) == 2
     refused = stage.take()
     assert (refused["id"], refused["error"]["code"]) == (9, -32603)
     stage.post({"jsonrpc": "2.0", "id": stage.events(stream)[0]["id"], "result": {}}, "s1")
-    stage.say({"jsonrpc": "2.0", "id": 10, "method": "elicitation/create"})
+    stage.say({"jsonrpc": "2.0", "id": 10, "method": "sampling/createMessage"})
     assert len(stage.events(stream)) == 3
 
 
@@ -642,6 +642,186 @@ def test_a_request_that_the_server_takes_back_is_taken_back():
     stage.post({"jsonrpc": "2.0", "id": ours, "result": {}}, "s1")
     stage.notify("notifications/cancelled", {"requestId": {}})
     assert stage.wrote == []
+
+
+# What a server asks the person, whom the program answers for.
+
+ELICITS = {"mode": "form", "message": "Delete all <b>notes</b>?\n\u202e", "requestedSchema": {}}
+AGREED = {"action": "accept", "content": {"sure": True}}
+
+
+def elicited(*allow: str, asks: bool = True, params: object = ELICITS) -> tuple[Stage, str]:
+    """Return a stage whose server has asked its client, and the id by which that was."""
+    stage = ready(*allow, asks=asks)
+    stage.begin("b")
+    stream = stage.send("GET", accept="text/event-stream", mcp_session_id="s1")
+    stage.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    (asked,) = stage.events(stream)
+    assert asked["params"] == params
+    return stage, asked["id"]
+
+
+def says(stage: Stage, id_: str, result: object, session: str = "s1") -> None:
+    call = stage.post({"jsonrpc": "2.0", "id": id_, "result": result}, session)
+    assert stage.status(call) == 202
+
+
+def test_what_the_program_answers_for_the_person_is_shown_to_them():
+    stage, id_ = elicited("f")
+    says(stage, id_, AGREED)
+    assert stage.wrote == []
+    (ask,) = stage.asks
+    assert ask.text == (
+        "answer, in your name, what the server of a tool asks you\n"
+        'of the tool "notes", which runs outside the sandbox\n'
+        "\n"
+        "It asks:\n"
+        "  {\n"
+        '    "mode": "form"\n'
+        '    "message": "Delete all \\u003cb>notes\\u003c/b>?\\n\\u202e"\n'
+        '    "requestedSchema": {}\n'
+        "  }\n"
+        "\n"
+        "and the program's answer is:\n"
+        "  {\n"
+        '    "action": "accept"\n'
+        '    "content": {\n'
+        '      "sure": true\n'
+        "    }\n"
+        "  }"
+    )
+    stage.answer(yes=True)
+    assert stage.take() == {"jsonrpc": "2.0", "id": "q", "result": AGREED}
+    stage.answer(yes=True)
+    says(stage, id_, AGREED)
+    assert stage.wrote == []
+    assert len(stage.asks) == 1
+
+
+def test_what_the_person_has_not_said_is_a_no_to_the_server():
+    stage, id_ = elicited()
+    says(stage, id_, AGREED)
+    stage.answer(yes=False)
+    assert stage.take() == {"jsonrpc": "2.0", "id": "q", "result": {"action": "decline"}}
+
+
+@pytest.mark.parametrize("result", [{"action": "decline"}, {"action": "cancel", "_meta": {}}])
+def test_a_plain_no_needs_nobody(result):
+    stage, id_ = elicited()
+    says(stage, id_, result)
+    assert stage.asks == []
+    assert stage.take()["result"] == result
+
+
+def test_an_error_needs_nobody():
+    stage, id_ = elicited()
+    error = {"code": -1, "message": "none here"}
+    stage.post({"jsonrpc": "2.0", "id": id_, "error": error}, "s1")
+    assert stage.asks == []
+    assert stage.take()["error"] == error
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"Action": "accept"},
+        {"action": "decline", "Action": "accept"},
+        {"action": "decline", "content": {"sure": True}},
+        {"action": ["decline"]},
+        {"action": "accept"},
+        {},
+        "accept",
+        None,
+        [{"action": "decline"}],
+    ],
+)
+def test_whatever_is_no_plain_no_asks(result):
+    stage, id_ = elicited()
+    says(stage, id_, result)
+    assert len(stage.asks) == 1
+    assert stage.wrote == []
+
+
+def test_a_tool_that_asks_nobody_is_answered_by_the_program():
+    stage, id_ = elicited(asks=False)
+    says(stage, id_, AGREED)
+    assert stage.asks == []
+    assert stage.take()["result"] == AGREED
+
+
+def test_an_answer_is_not_said_anew_while_the_person_reads_it():
+    stage, id_ = elicited()
+    says(stage, id_, AGREED)
+    says(stage, id_, {"action": "accept", "content": {"all": True}})
+    says(stage, id_, {"action": "decline"})
+    assert len(stage.asks) == 1
+    assert stage.wrote == []
+    stage.answer(yes=True)
+    assert stage.take()["result"] == AGREED
+
+
+def test_another_session_answers_for_nobody():
+    stage, id_ = elicited()
+    says(stage, id_, AGREED, "s2")
+    assert (stage.asks, stage.wrote) == ([], [])
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "session", "server"])
+def test_an_answer_that_nobody_waits_for_is_asked_about_no_more(ends):
+    stage, id_ = elicited()
+    says(stage, id_, AGREED)
+    match ends:
+        case "cancelled":
+            stage.notify("notifications/cancelled", {"requestId": "q"})
+        case "session":
+            stage.send("DELETE", mcp_session_id="s1")
+        case "server":
+            stage.die()
+    assert stage.withdrawn == [1]
+    stage.wrote.clear()
+    stage.answer(yes=True)
+    assert stage.wrote == []
+
+
+@pytest.mark.parametrize(
+    ("params", "result"),
+    [({"message": "x" * 70_000}, AGREED), (ELICITS, AGREED | {"content": {"a": "x" * 70_000}}),
+     ({"message": ["x"] * 9_000}, AGREED)],
+)  # fmt: skip
+def test_what_is_too_long_to_be_shown_is_a_no(params, result):
+    stage, id_ = elicited(params=params)
+    says(stage, id_, result)
+    assert stage.asks == []
+    assert stage.take()["result"] == {"action": "decline"}
+
+
+def test_answers_and_calls_share_what_a_person_can_answer():
+    stage, id_ = elicited()
+    for number in range(mcp.QUESTIONS_MAX):
+        stage.request("tools/call", CALL, id_=f"x{number}")
+    says(stage, id_, AGREED)
+    assert stage.take()["result"] == {"action": "decline"}
+    stage, id_ = elicited()
+    says(stage, id_, AGREED)
+    calls = [stage.request("tools/call", CALL, id_=f"x{n}") for n in range(mcp.QUESTIONS_MAX)]
+    assert stage.error(calls[-1]) == REFUSED
+
+
+def test_a_server_that_asks_nothing_is_asked_about_all_the_same():
+    stage, id_ = elicited(params={})
+    says(stage, id_, AGREED)
+    assert "It asks:\n  {}\n" in stage.asks[0].text
+
+
+def test_an_answer_that_rides_on_a_call_is_shown_as_one():
+    stage = ready("f")
+    inputs = {"sure": AGREED}
+    call = stage.modern("tools/call", CALL | {"inputResponses": inputs, "requestState": "s"})
+    assert stage.wrote == []
+    assert "and, as your answers to what its server asked:" in stage.asks[0].text
+    assert '"accept"' in stage.asks[0].text
+    stage.answer(yes=False)
+    assert stage.error(call) == REFUSED
 
 
 def test_other_words_of_a_client_reach_the_server():

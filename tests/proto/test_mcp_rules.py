@@ -176,6 +176,8 @@ def test_fields_that_repeat_the_body_must_agree_with_it():
         "URI",
         "_META",
         "RequestID",
+        "inputresponses",
+        "InputResponses",
         "Capabilities",
     ],
 )
@@ -210,6 +212,9 @@ def test_other_parameters_may_be_spelled_as_they_like():
         ("tools/call", {"name": "f", "_meta": {"progressToken": None}}),
         ("resources/read", {"name": "f"}),
         ("prompts/get", {"uri": "f"}),
+        ("tools/call", {"name": "f", "inputResponses": [{"action": "accept"}]}),
+        ("tools/call", {"name": "f", "inputResponses": {"a": {"roots": []}}}),
+        ("tools/call", {"name": "f", "inputResponses": {"a": {}, "b": {"ROOTS": [{"uri": "/"}]}}}),
     ],
 )
 def test_a_request_that_isnt_whole_is_refused(method, params):
@@ -234,6 +239,23 @@ def test_a_request_that_isnt_whole_is_refused(method, params):
         ("Tools/List", None, True),
         ("tasks/update", {}, True),
         ("read_note", {}, True),
+        ("tools/call", {"name": "read_note", "inputResponses": None}, False),
+        ("tools/call", {"name": "read_note", "inputResponses": {"a": {"model": "m"}}}, False),
+        (
+            "tools/call",
+            {"name": "read_note", "inputResponses": {"a": {"action": "decline"}}},
+            False,
+        ),
+        ("tools/call", {"name": "read_note", "inputResponses": {"a": {"action": "accept"}}}, True),
+        (
+            "tools/call",
+            {
+                "name": "read_note",
+                "inputResponses": {"a": {"action": "cancel"}, "b": {"Action": "accept"}},
+            },
+            True,
+        ),
+        ("tools/list", {"inputResponses": {"a": {"action": "accept"}}}, True),
         *[(method, {}, False) for method in sorted(QUIET)],
     ],
 )

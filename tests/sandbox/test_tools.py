@@ -232,6 +232,34 @@ text(call(session, "echo", d=4))
         assert told.count(said) == told.count("the tool notes") == 1
 
 
+def test_the_program_agrees_to_nothing_in_its_persons_name(installed, ordinary, ordinary_folder):
+    script = """
+session = begin()
+head = dict(HEAD, **{"mcp-session-id": session})
+for content in ({"n": 1}, {"n": 2}):
+    message = {"jsonrpc": "2.0", "id": next(made), "method": "tools/call",
+               "params": {"name": "confirm", "arguments": {}}}
+    waits = urllib.request.urlopen(
+        urllib.request.Request(URL, json.dumps(message).encode(), head), timeout=100)
+    while not (line := waits.readline()).startswith(b"data: "):
+        pass
+    asked = json.loads(line[6:])
+    status, _, _ = post({"id": asked["id"], "result": {"action": "accept", "content": content}},
+                        session)
+    print(json.dumps([status, asked["params"]["message"], text(messages(waits.read().decode()))]))
+"""
+    with a_box(installed, ordinary, ordinary_folder, *ALLOWED) as box:
+        with Person(installed, ordinary, {'"n": 1': "yes", '"n": 2': "no"}) as person:
+            done = box.run(script)
+        assert done.returncode == 0, done.stderr
+        agreed, refused = [json.loads(line) for line in done.stdout.splitlines()]
+        accepted = {"action": "accept", "content": {"n": 1}}
+        assert agreed == [202, "Delete them all?", json.dumps(accepted)]
+        assert refused == [202, "Delete them all?", json.dumps({"action": "decline"})]
+        assert len(person.asked) == 2
+        assert all('"message": "Delete them all?"' in one["text"] for one in person.asked)
+
+
 def test_a_servers_hints_are_shown_once_it_has_listed(installed, ordinary, ordinary_folder):
     script = """
 session = begin()

@@ -24,6 +24,7 @@ TOOLS = [
         ("die", {}),
         ("environ", {}),
         ("parts", {}),
+        ("confirm", {}),
     )
 ]
 
@@ -57,6 +58,10 @@ def call(message, params):
             sys.stdout.write("[]," * (int(arguments["bytes"]) // 3) + "[]]}\n")
             sys.stdout.flush()
             return
+        case "confirm":
+            asks = {"message": "Delete them all?", "requestedSchema": {"type": "object"}}
+            say({"id": "sure", "method": "elicitation/create", "params": asks})
+            text = json.dumps(json.loads(sys.stdin.readline())["result"])
         case "environ":
             found = {
                 "environ": dict(os.environ),
