@@ -12,8 +12,8 @@ import stat
 
 from sandbox.errors import LaunchError, Unsupported
 from sandbox.linux import environment, etc_files
-from sandbox.linux.own import Own, find_own, links_to
-from sandbox.linux.values import Value
+from sandbox.linux.own import Own, find_own, links_to, nearest_folder
+from sandbox.linux.values import Value, replaced
 from sandbox.linux.walk import walk
 
 TYPE_CHECKING = False
@@ -70,6 +70,8 @@ class Bubblewrap(Value):
     place after it was looked at."""
     disables_userns: bool
     """--disable-userns: no user namespace can be made inside, filter or not."""
+    places: tuple[str, ...] = ()
+    """The folders that decide which one it is, where it isn't the system's."""
 
 
 class Facts(Value):
@@ -261,11 +263,19 @@ def find_bubblewrap(path: str) -> Bubblewrap:
 
     Raises Unsupported where there is none, or only one too old.
     """
-    theirs = [folder for folder in path.split(":") if os.path.isabs(folder)]
-    for folder in [*BUBBLEWRAP_FOLDERS, *theirs]:
-        real = os.path.realpath(os.path.join(folder, "bwrap"))
-        if _is_program(real) and (folder in BUBBLEWRAP_FOLDERS or _is_their_own(real)):
+    for folder in BUBBLEWRAP_FOLDERS:
+        real = os.path.realpath(f"{folder}/bwrap")
+        if _is_program(real):
             return _understood(real)
+    searched: list[str] = []
+    for folder in filter(os.path.isabs, path.split(":")):
+        # One that is put into a folder before it would be found the next time.
+        searched.append(nearest_folder(folder))
+        named = os.path.join(folder, "bwrap")
+        real = os.path.realpath(named)
+        if _is_program(real) and _is_their_own(real):
+            places = dict.fromkeys([*searched, *links_to(named)])
+            return replaced(_understood(real), places=tuple(places))
     raise Unsupported(
         "bubblewrap", "bubblewrap isn't installed: run `lnk sandbox ready --yes`, which adds it."
     )

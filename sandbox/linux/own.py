@@ -108,10 +108,10 @@ def searched_by() -> tuple[str, ...]:
     for entry in [*sys.path, *_compiled()]:
         found |= dict.fromkeys(links_to(os.path.abspath(entry)))
         folder = os.path.dirname(entry) if entry.endswith(".zip") else entry
-        found[_nearest_folder(folder)] = None
+        found[nearest_folder(folder)] = None
     own = _user_packages()
     # Who writes the whole home writes what its shell starts with as well.
-    if own and (folder := _nearest_folder(own)) != os.path.realpath(os.path.expanduser("~")):
+    if own and (folder := nearest_folder(own)) != os.path.realpath(os.path.expanduser("~")):
         found[folder] = None
     found.pop("/", None)
     return tuple(found)
@@ -134,7 +134,7 @@ def _user_packages() -> str:
     return own
 
 
-def _nearest_folder(path: str) -> str:
+def nearest_folder(path: str) -> str:
     """Return a folder without its links; where it isn't there, the one it would be made in."""
     folder = os.path.realpath(path)
     while not os.path.isdir(folder):

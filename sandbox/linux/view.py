@@ -327,9 +327,11 @@ class View:
 
     def _guard(self) -> None:
         """Keep Link's own code read only: whoever writes it runs code outside."""
-        own = self.facts.own
-        environment_ = [*own.places, *([own.environment] if own.environment else [])]
-        for path in sorted({*own.guarded, self.facts.bubblewrap.path, *environment_}):
+        own, wrapper = self.facts.own, self.facts.bubblewrap
+        # Who writes the whole home writes what its shell starts with as well.
+        found = [folder for folder in wrapper.places if folder not in ("/", self.home)]
+        environment_ = [*own.places, *found, *([own.environment] if own.environment else [])]
+        for path in sorted({*own.guarded, wrapper.path, *environment_}):
             written = [m.at for m in self.table.values() if m.how == WRITE and inside(m.at, path)]
             # In a virtual environment, and where an interpreter stands, a folder may be
             # written that lies beside the code; where packages of ours lie, none.

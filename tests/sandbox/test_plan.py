@@ -433,6 +433,17 @@ def test_links_package_and_bubblewrap_in_a_written_folder_are_read_only():
     }  # fmt: skip
 
 
+def test_where_another_bubblewrap_could_be_put_is_not_written():
+    places = ("/work/bin", "/opt/tools", HOME)
+    wrapper = facts.Bubblewrap(
+        "/opt/bwrap", holds_folders=True, disables_userns=True, places=places
+    )
+    assert view(planned(confined(write=("/work",)), bubblewrap=wrapper))["/work/bin"] == v.READ
+    assert "a sandbox that wrote it would run outside" in refusal(
+        confined(write=("/opt/tools",)), bubblewrap=wrapper
+    )
+
+
 @pytest.mark.parametrize("folder", ["/srv/py/lib", "/srv/py/lib/python3.11/json"])
 def test_a_folder_of_links_own_code_is_never_written(folder):
     own = replaced(machine().own, guarded=("/srv/py/lib",))

@@ -324,7 +324,24 @@ def test_a_bubblewrap_that_others_can_write_is_not_used(tmp_path, monkeypatch):
         facts.find_bubblewrap(f"{tmp_path}:.:")
     path.chmod(0o755)
     found = facts.find_bubblewrap(f".::{tmp_path}")
-    assert found == facts.Bubblewrap(str(path), holds_folders=False, disables_userns=False)
+    assert (found.path, found.holds_folders, found.disables_userns) == (str(path), False, False)
+
+
+def test_where_another_bubblewrap_could_be_put_is_told(tmp_path, monkeypatch):
+    """One that is put into a folder before it on PATH, or behind a link, would run outside."""
+    first, second, third, real = (tmp_path / name for name in ("first", "second", "third", "real"))
+    for folder in (first, third, real):
+        folder.mkdir()
+    path = real / "bwrap"
+    path.write_bytes(" ".join(facts.NEEDED).encode())
+    path.chmod(0o755)
+    (third / "bwrap").symlink_to(path)
+    monkeypatch.setattr(facts, "BUBBLEWRAP_FOLDERS", ())
+    found = facts.find_bubblewrap(f"relative:{first}:{second}/bin:{third}:{real}")
+    assert found.path == str(path)
+    assert found.places == (str(first), str(tmp_path), str(third))
+    monkeypatch.setattr(facts, "BUBBLEWRAP_FOLDERS", (str(real),))
+    assert facts.find_bubblewrap(str(first)).places == (), "the system's comes first"
 
 
 def test_help_is_printed(installed, who):
