@@ -93,16 +93,26 @@ def opened_with(top: str, home: str) -> "tuple[str, ...]":
     folder, common = repository.folder, repository.common
     if folder == common:
         trees = Reader(home).read(f"{folder}/config")[1]
-        if not any(walk(joined(folder, tree)).real == top for tree in trees):
+        if not any(_leads_back(folder, tree, top) for tree in trees):
             raise Unreadable(f"{top}/.git", f"leads to {folder}, whose settings don't lead back")
         return (folder,)
     back = _line(f"{folder}/gitdir")
     holder, _, name = back.rpartition("/")
-    if name != ".git" or walk(joined(folder, holder)).real != top:
+    if name != ".git" or not _leads_back(folder, holder, top):
         raise Unreadable(f"{top}/.git", f"leads to {folder}, whose gitdir doesn't lead back")
     if folder.rpartition("/")[0] != f"{common}/worktrees":
         raise Unreadable(f"{top}/.git", f"leads to {folder}, which isn't a worktree of {common}")
     return (common,)
+
+
+def _leads_back(folder: str, path: str, top: str) -> bool:
+    """Tell whether a path in a folder of git's is that to `top`, by no link: git writes none.
+
+    A sandbox that writes the folder above another work tree could put a link in its place, or
+    in that of a folder which the path leaves again.
+    """
+    way = walk(joined(folder, path))
+    return way.real == top and not way.links and all(inside(folder, place) for place in way.left)
 
 
 def _common(folder: str) -> str:

@@ -155,6 +155,26 @@ def test_what_does_not_lead_back_is_not_opened(here, top, forged):
         opened_with(tree, "/")
 
 
+@pytest.mark.parametrize("kind", ["worktree", "submodule"])
+def test_what_leads_back_by_a_link_is_not_opened(here, top, kind):
+    """A sandbox that writes the folder above could put one in a worktree's place."""
+    mine = f"{here}/mine"
+    os.mkdir(mine)
+    if kind == "worktree":
+        git_alone(top, "worktree", "add", "-q", f"{mine}/tree")
+        leads = f"{top}/.git/worktrees/tree"
+    else:
+        git_alone(here, "init", "-q", "--separate-git-dir", f"{here}/kept", f"{mine}/tree")
+        git_alone(f"{mine}/tree", "commit", "-q", "--allow-empty", "-m", "x")
+        git_alone(f"{mine}/tree", "config", "core.worktree", f"{mine}/tree")
+        leads = f"{here}/kept"
+    os.rename(f"{mine}/tree", f"{mine}/old")
+    os.symlink(".", f"{mine}/tree")
+    write(f"{mine}/.git", f"gitdir: {leads}\n")
+    with pytest.raises(Unreadable, match="lead back"):
+        opened_with(mine, "/")
+
+
 # -- walking ---------------------------------------------------------------------------------
 
 
