@@ -19,7 +19,7 @@ STATUS_MAX_BYTES = 1 << 16
 FIONREAD = 0x541B
 HELPERS_END_S = 5.0
 """How long keeper and proxy may take to end once the program has, last log lines included."""
-LOOK_S, HEAD_START_S, HEAD_START_MOST_S = 0.002, 0.006, 0.1
+LOOK_S, HEAD_START_S, HEAD_START_MOST_S = 0.001, 0.003, 0.1
 """How often it is looked whether the program has started, and what it has to itself from then on.
 Only then is the proxy forked, for it imports its event loop, which keeps a processor busy for ten
 bare sandboxes.  A program that has ended by then, or that only starts to think of the network,
