@@ -44,6 +44,11 @@ class SseReader:
         self._id = self.last_id = last_id
         self.retry_ms: int | None = None
 
+    @property
+    def held(self) -> int:
+        """How many bytes it holds, of an event that isn't whole."""
+        return len(self._held) + len(self._data)
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes; return the data of the events that they complete."""
         if self._skip_lf and data:

@@ -374,13 +374,15 @@ class Hub:
         asked = self._server.asked(session, answer)
         if asked is None or asked.question:
             return  # what the person reads can't be said anew
-        says = asked.printed and answer.error is None and not is_plain_no(answer.result)
+        says = asked.elicits and answer.error is None and not is_plain_no(answer.result)
         if not says or not self._rule.asks:
             self._server.answered(answer)
             return
-        request = read(asked.printed)
-        assert isinstance(request, Request), "it was printed from one"
-        text = None if self._is_full else consent(self._tool, request, answer.result)
+        text = None
+        if asked.printed and not self._is_full:
+            request = read(asked.printed)
+            assert isinstance(request, Request), "it was printed from one"
+            text = consent(self._tool, request, answer.result)
         if text is None:
             self._server.answered(_declined(answer))
             return

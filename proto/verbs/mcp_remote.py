@@ -44,6 +44,11 @@ from proto.verbs.mcp_token import Token
 from proto.verbs.open_page import is_loopback
 
 CALLS_MAX = 256
+SAID_MAX_BYTES = 32 << 20
+"""Of all that its client says and that isn't answered.  It is kept, to be asked again in another
+session, and a program may make many long calls, wait for none, and so fill the machine."""
+HEARD_MAX_BYTES = 2 * MESSAGE_MAX_BYTES
+"""Of all answers that aren't whole: a server may begin one to each call."""
 POLLS_MAX = 1000
 """So often the stream of one call is taken up: a server that works at length closes it each
 time, and one that has forgotten the call does too."""
@@ -129,15 +134,16 @@ def check_field(name: str, value: str) -> None:
 class _Call(msgspec.Struct, eq=False):
     """One HTTP call.  `request`: what it is to answer; None for a GET or what needs no answer.
 
-    `session` is the one that it was made in; `again`: it was made before, in another.  `renews`:
-    it begins another session, and its answer is nobody's.  `last_id`: the event behind which
-    it takes up an earlier stream, `polls` how often that was done.  `cancelled`: its client waits
-    no more.  `refused`, `failed`: why it comes to nothing, whatever its body says, and where that
-    says nothing.
+    `size`: how long what it says was, as it came.  `session` is the one that it was made in;
+    `again`: it was made before, in another.  `renews`: it begins another session, and its answer is
+    nobody's.  `last_id`: the event behind which it takes up an earlier stream, `polls` how often
+    that was done.  `cancelled`: its client waits no more.  `refused`, `failed`: why it comes to
+    nothing, whatever its body says, and where that says nothing.
     """
 
     request: Request | None
     listens: bool = False
+    size: int = 0
     session: bytes | None = None
     again: bool = False
     renews: bool = False
@@ -153,6 +159,11 @@ class _Call(msgspec.Struct, eq=False):
     body: BodyReader | None = None
     events: SseReader | None = None
     text: bytearray = msgspec.field(default_factory=bytearray)
+
+    @property
+    def held(self) -> int:
+        """How many bytes of its answer wait for their message to be whole."""
+        return len(self.text) if self.events is None else self.events.held
 
 
 class Remote:
@@ -170,8 +181,8 @@ class Remote:
         """What `initialize` came to; None before it, and in the current revision."""
         self._hello: Request | None = None
         self._renewing = self._lost = False
-        self._waiting: list[Message] = []
-        """What is said once there is a session again."""
+        self._waiting: list[tuple[Message, int]] = []
+        """What is said once there is a session again, and how long it is."""
 
     def take(self) -> list[Effect]:
         """Return what is to be done, in order, and forget it."""
@@ -186,25 +197,31 @@ class Remote:
             if wrong.id is not None:
                 self._say(error(wrong.id, wrong.code, wrong.message))
             return
-        if len(self._calls) + len(self._waiting) >= CALLS_MAX:
+        if self._is_full(len(data)):
             if isinstance(message, Request):
                 self._say(error(message.id, INTERNAL, "too many calls are open."))
         elif self._renewing:
-            self._waiting.append(message)
+            self._waiting.append((message, len(data)))
         elif self._lost and isinstance(message, Request) and message.method != "initialize":
-            self._begin_again(message)
+            self._begin_again(message, len(data))
         elif not (self._version is None and _is_modern(message) and self._cancelled(message)):
             for call in self._of_cancelled(message):
                 self._calls[call].cancelled = True
-            self._send(message)
+            self._send(message, len(data))
 
-    def _send(self, message: Message, *, again: bool = False) -> None:
+    def _is_full(self, size: int) -> bool:
+        """Whether too much is open for a message of so many bytes more."""
+        said = sum(call.size for call in self._calls.values()) + sum(n for _, n in self._waiting)
+        many = len(self._calls) + len(self._waiting) >= CALLS_MAX
+        return many or (said > 0 and said + size > SAID_MAX_BYTES)
+
+    def _send(self, message: Message, size: int = 0, *, again: bool = False) -> None:
         request = message if isinstance(message, Request) else None
         first = request is not None and request.method == "initialize"
         if first:
             self._hello, self._lost = request, False
             self._session = self._version = None  # a session begins in none
-        call = _Call(request, first=first, session=self._session, again=again)
+        call = _Call(request, size=size, first=first, session=self._session, again=again)
         self._open(call, self._post(message))
         if isinstance(message, Notification) and message.method == "notifications/initialized":
             self._open(_Call(None, listens=True), self._get())
@@ -255,8 +272,8 @@ class Remote:
         least_s = LISTEN_AGAIN_S if call.listens else AGAIN_S
         after_s = max(least_s, min((call.events.retry_ms or 0) / 1000, AGAIN_MOST_S))
         next_one = _Call(
-            call.request, call.listens, call.session, first=call.first, polls=call.polls + 1,
-            last_id=call.events.last_id,
+            call.request, call.listens, call.size, call.session, first=call.first,
+            polls=call.polls + 1, last_id=call.events.last_id,
         )  # fmt: skip
         self._open(next_one, self._get(call.events.last_id), after_s)
 
@@ -275,16 +292,16 @@ class Remote:
         self._effects.append(Drop(number))
         assert call.request is not None, "only a request's call is unknown"
         if self._renewing:
-            self._waiting.append(call.request)
+            self._waiting.append((call.request, call.size))
         elif call.session != self._session:
-            self._send(call.request, again=True)  # there is another by now
+            self._send(call.request, call.size, again=True)  # there is another by now
         else:
-            self._begin_again(call.request)
+            self._begin_again(call.request, call.size)
 
-    def _begin_again(self, request: Request) -> None:
+    def _begin_again(self, request: Request, size: int) -> None:
         """Begin another session, and have a request wait for it."""
         assert self._hello is not None, "a session begins with it"
-        self._waiting.append(request)
+        self._waiting.append((request, size))
         self._renewing = True
         self._session = self._version = None
         self._open(_Call(self._hello, first=True, renews=True), self._post(self._hello))
@@ -295,9 +312,9 @@ class Remote:
         waiting, self._waiting = self._waiting, []
         if begun:
             self._send(Notification("notifications/initialized", None))
-        for message in waiting:
+        for message, size in waiting:
             if begun:
-                self._send(message, again=True)
+                self._send(message, size, again=True)
             elif isinstance(message, Request):
                 why = f"the tool at {self._url.host}: its session ended, and it begins no other."
                 self._say(error(message.id, INTERNAL, why))
@@ -416,6 +433,8 @@ class Remote:
             self._session = session
 
     def _take(self, call: _Call, piece: bytes) -> None:
+        if len(piece) + sum(each.held for each in self._calls.values()) > HEARD_MAX_BYTES:
+            raise BadAnswer("too much of answers is held that aren't whole.")
         if call.events is not None:
             for each in call.events.feed(piece):
                 self._message(call, each)

@@ -36,6 +36,7 @@ from proto.codecs.jsonrpc import (
 )
 from proto.verbs.mcp_answers import Call
 from proto.verbs.mcp_effects import Effect, Start, Stop, Write
+from proto.verbs.mcp_question import QUESTION_MAX_CHARS
 from proto.verbs.mcp_rules import ELICITATION, META, UNSUPPORTED_VERSION, claims, meta_of
 
 THEIRS_MAX = 256
@@ -109,12 +110,14 @@ class Pending(msgspec.Struct, eq=False):
 class Theirs(msgspec.Struct, eq=False):
     """A request of the server's that isn't answered: who was asked, and its id there.
 
-    `printed`: what it asks of the person, printed: read, it may take twenty times as much.
-    `question`: by which the person is asked whether the answer is theirs, 0 for none.
+    `elicits`: it asks the person.  `printed`: what it asks them, printed: read, it may take twenty
+    times as much; empty where it is longer than what is shown.  `question`: by which the person
+    is asked whether the answer is theirs, 0 for none.
     """
 
     session: Session
     id: Id
+    elicits: bool = False
     printed: bytes = b""
     question: int = 0
 
@@ -363,9 +366,11 @@ class Server:
             self.write(error(request.id, INTERNAL, "too many requests are unanswered."))
             return None
         ours = self._own_id()
-        self._theirs[ours] = Theirs(session, request.id)
-        if request.method == ELICITATION:
-            self._theirs[ours].printed = write(request)
+        elicits = request.method == ELICITATION
+        printed = write(request) if elicits else b""
+        if len(printed) > QUESTION_MAX_CHARS:
+            printed = b""
+        self._theirs[ours] = Theirs(session, request.id, elicits, printed)
         return Request(ours, request.method, request.params)
 
     def asked(self, session: Session, answer: Answer) -> Theirs | None:

@@ -270,6 +270,14 @@ def test_the_room_for_a_body_is_given_back_however_the_call_ends(
     assert rooms[0]._left == BODIES_MAX_BYTES
 
 
+def test_what_a_provider_says_behind_its_answer_goes_no_further() -> None:
+    chunks = (
+        b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nLink-Refused: x\r\nX-Link: z\r\n\r\n"
+    )
+    transcript, _ = call(request(), Say(b"HTTP/1.1 200 OK\r\n" + chunks))
+    assert transcript.client.data.endswith(b"\r\n2\r\n{}\r\n0\r\n\r\n")
+
+
 def test_a_provider_has_no_word_of_the_wires_own() -> None:
     lines = b"Link-Refused: x\r\nLINK_X: y\r\nX-Link: z\r\nContent-Length: 2\r\n\r\n{}"
     transcript, _ = call(request(), Say(b"HTTP/1.1 200 OK\r\n" + lines))

@@ -795,6 +795,13 @@ def test_what_is_too_long_to_be_shown_is_a_no(params, result):
     assert stage.take()["result"] == {"action": "decline"}
 
 
+def test_of_what_is_too_long_to_be_shown_nothing_is_kept():
+    stage, _ = elicited(params={"message": "x" * 70_000})
+    stage.say({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": ELICITS})
+    kept = stage.hub._server._theirs.values()
+    assert [each.printed for each in kept] == [b"", b""]
+
+
 def test_answers_and_calls_share_what_a_person_can_answer():
     stage, id_ = elicited()
     for number in range(mcp.QUESTIONS_MAX):

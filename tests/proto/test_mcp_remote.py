@@ -497,6 +497,60 @@ def test_no_more_calls_are_open_than_a_bound(monkeypatch):
     assert [line["id"] for line in play.lines] == [2]
 
 
+def test_no_more_is_said_without_an_answer_than_a_bound(monkeypatch):
+    monkeypatch.setattr(mcp_remote, "SAID_MAX_BYTES", 1000)
+    play = Play()
+    play.begin()
+    calls = [play.line(id=n, method="x/y", params={"a": "x" * 400}) for n in range(4)]
+    assert [line["id"] for line in play.lines] == [2, 3]
+    # Who waits for a call no more has it cancelled, and it is open still.
+    play.line(method="notifications/cancelled", params={"requestId": 0})
+    play.line(id=4, method="x/y", params={"a": "x" * 400})
+    assert [line["id"] for line in play.lines] == [2, 3, 4]
+    play.json(calls[0], {"jsonrpc": "2.0", "id": 0, "result": {}})
+    play.lines.clear()
+    play.line(id=5, method="x/y", params={"a": "x" * 400})
+    assert play.lines == []
+
+
+def test_what_waits_for_another_session_counts_too(monkeypatch):
+    monkeypatch.setattr(mcp_remote, "SAID_MAX_BYTES", 1000)
+    play = Play()
+    play.begin()
+    lost = play.line(id=1, method="x/y", params={"a": "x" * 400})
+    play.hear(lost, b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n")
+    renews = max(play.opened)
+    for number in (2, 3):
+        play.line(id=number, method="x/y", params={"a": "x" * 400})
+    assert [line["id"] for line in play.lines] == [3]
+    play.json(renews, {"jsonrpc": "2.0", "id": "i", "result": WELCOME})
+    play.line(id=4, method="x/y", params={"a": "x" * 400})
+    assert [line["id"] for line in play.lines] == [3, 4]
+
+
+def test_a_message_alone_may_be_longer_than_what_is_said_at_once(monkeypatch):
+    monkeypatch.setattr(mcp_remote, "SAID_MAX_BYTES", 100)
+    play = Play()
+    play.line(id=1, method="x/y", params={"a": "x" * 400})
+    assert len(play.opened) == 1
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_no_more_of_answers_is_held_than_a_bound(monkeypatch, kind):
+    monkeypatch.setattr(mcp_remote, "HEARD_MAX_BYTES", 1000)
+    play = Play()
+    calls = [play.line(id=n, method="x/y") for n in range(3)]
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\ndata: ".encode()
+    for call in calls:
+        play.hear(call, head + b'"' + b"x" * 300)
+    assert play.lines == []
+    play.hear(calls[0], b"x" * 300)
+    (told,) = play.lines
+    assert (told["id"], told["error"]["code"]) == (0, -32603)
+    play.hear(calls[1], b"x" * 300)
+    assert len(play.lines) == 1
+
+
 def test_an_answer_without_an_end_is_an_error(monkeypatch):
     monkeypatch.setattr(mcp_remote, "MESSAGE_MAX_BYTES", 10)
     play = Play()
