@@ -270,12 +270,12 @@ class _Looker:
         """Close the `.git` of each submodule: git looks into it from the top, whatever it is."""
         for name in _submodule_paths(repository.folder):
             path = f"{repository.top}/{name}"
-            if not self._is_open(walk(path).real):
+            if not self._is_open(path) and not self._is_open(walk(path).real):
                 continue
             self._submodules += 1
             if self._submodules > SUBMODULES_MAX:
                 raise Unreadable(repository.top, f"has more than {SUBMODULES_MAX} submodules")
-            self._candidate(f"{path}/.git", FOLDER, "a submodule's")
+            self._candidate(f"{path}/.git", FOLDER, "a submodule's repository")
             inner = repository_at(path)
             if inner is not None:
                 self._repository(inner)

@@ -323,6 +323,20 @@ def test_submodules_are_closed_there_or_not(repository, tmp_path):
 # -- folders in folders ----------------------------------------------------------------------
 
 
+def test_a_link_on_the_way_to_a_submodule_is_refused(repository, tmp_path):
+    """Git passes over it while it is one; a folder in its place would be looked into."""
+    library = os.path.realpath(tmp_path / "library")
+    os.mkdir(library)
+    git_alone(library, "init", "-q")
+    git_alone(library, "commit", "-q", "--allow-empty", "-m", "x")
+    git_alone(repository, "submodule", "--quiet", "add", library, "libs/one")
+    os.rename(f"{repository}/libs", tmp_path / "away")
+    os.symlink(tmp_path / "away", f"{repository}/libs")
+    assert refusal(repository).startswith(
+        f"{repository}/libs is a link, and leads to a submodule's repository"
+    )
+
+
 def test_each_written_folder_has_its_own_in_another_too(repository):
     inner = f"{repository}/packages/a"
     os.makedirs(inner)
