@@ -43,6 +43,9 @@ REQUEST_MAX_BYTES = 8 << 20
 TICK_S = 1.0
 PARTING_S = 0.3
 """How long the wire's end waits for servers: less than its proxy waits for this process."""
+TOLD_MAX, TOLD_S = 10, 600.0
+"""So many sentences on a tool are told in so long a time: a program may call one that dies again
+and again, and must not fill the terminal."""
 STDERR_MAX_BYTES = 2048
 """So much of what a server said last on its standard error is told when it dies."""
 
@@ -105,6 +108,7 @@ class Server:
         self._calls: dict[int, Connection] = {}
         self._made = 0
         self._ticks = False
+        self._told_at: list[float] = []
         self.process: Process | None = None
 
     def request(self, connection: Connection, head: RequestHead, body: bytes) -> int:
@@ -147,8 +151,7 @@ class Server:
                 self._start()
             case Stop(why=why):
                 if self.process is not None:
-                    name = self._tool.name
-                    say(f"the tool {name} is ended, and the next call starts it again: {why}")
+                    self._tell(f"is ended, and the next call starts it again: {why}")
                     self.process.end()
                     self.process = None
             case Ask(number=number, text=text):
@@ -168,14 +171,25 @@ class Server:
         self._hub.answered(number, yes=said == "yes", why=SAID.get(said, ENOUGH), now=monotonic())
         self._perform()
 
+    def _tell(self, what: str) -> None:
+        """Tell the person what has become of the tool, as often as they would read it."""
+        now = monotonic()
+        self._told_at = [at for at in self._told_at if at > now - TOLD_S]
+        if len(self._told_at) >= TOLD_MAX:
+            return
+        self._told_at.append(now)
+        last = len(self._told_at) == TOLD_MAX
+        more = " More of the kind isn't told for some minutes." if last else ""
+        say(f"the tool {self._tool.name} {what}{more}")
+
     def _start(self) -> None:
         process = None
         try:
             process = Process(self._loop, self._told, self._tool)
         except OSError as error:
-            say(f"the tool {self._tool.name} can't be started: {error.strerror}.")
+            self._tell(f"can't be started: {error.strerror}.")
         except LaunchError as error:
-            say(f"the tool {self._tool.name} can't be started: {error.message}")
+            self._tell(f"can't be started: {error.message}")
         self.process = process
         if process is None:
             self._loop.after(0, lambda: self._ended(None))
@@ -195,7 +209,7 @@ class Server:
             last = process.last_words()
             process.end()
             said = f'; it said last: "{last}"' if last else ""
-            say(f"the tool {self._tool.name} ended; the next call starts it again{said}.")
+            self._tell(f"ended; the next call starts it again{said}.")
         self._hub.ended(monotonic())
         self._perform()
 

@@ -14,6 +14,7 @@ import pytest
 from proto.codecs.http1 import RequestHead
 from proto.codecs.jsonrpc import parse
 from proto.policy.keys import Key
+from sandbox.cli import tool_bridge
 from sandbox.cli.bridge import Told
 from sandbox.cli.bridge_parts import (
     HELD_MAX_BYTES,
@@ -171,6 +172,22 @@ def test_a_tools_folder_that_cannot_be_made_is_said_and_the_bridge_goes_on(tmp_p
     assert server.process is None
     said = capfd.readouterr().err
     assert said.startswith("lnk sandbox: the tool notes can't be started: Link's settings")
+
+
+def test_a_tool_that_dies_again_and_again_fills_no_terminal(tmp_path, monkeypatch, capfd) -> None:
+    (tmp_path / "sandbox").symlink_to("/etc")
+    server, now = served_by(str(tmp_path)), [1000.0]
+    monkeypatch.setattr(tool_bridge, "monotonic", lambda: now[0])
+    for _ in range(100):
+        server._start()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == tool_bridge.TOLD_MAX
+    assert [line.endswith("More of the kind isn't told for some minutes.") for line in lines] == [
+        *[False] * (tool_bridge.TOLD_MAX - 1), True,
+    ]  # fmt: skip
+    now[0] += tool_bridge.TOLD_S
+    server._start()
+    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_a_tools_server_that_cannot_be_watched_is_ended(tmp_path, monkeypatch, capfd) -> None:
