@@ -59,6 +59,8 @@ class Found(Value):
 
     kind: str
     real: str
+    ways: tuple[str, ...] = ()
+    """The folders that hold a link on the way to it."""
 
 
 class Bubblewrap(Value):
@@ -249,13 +251,14 @@ def _repository(folder: str, home: str) -> tuple[str, ...]:
 def look_at(path: str) -> Found:
     """Return what stands at an absolute path; a link is a link, whatever it leads to."""
     real = os.path.realpath(path)
+    ways = () if real == path else links_to(path)
     try:
         mode = os.lstat(path).st_mode
     except OSError as error:
         gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
-        return Found(MISSING if gone else UNREADABLE, real)
+        return Found(MISSING if gone else UNREADABLE, real, ways)
     kinds = ((stat.S_ISLNK, LINK), (stat.S_ISDIR, FOLDER), (stat.S_ISREG, FILE))
-    return Found(next((kind for test, kind in kinds if test(mode)), OTHER), real)
+    return Found(next((kind for test, kind in kinds if test(mode)), OTHER), real, ways)
 
 
 def find_bubblewrap(path: str) -> Bubblewrap:

@@ -277,6 +277,12 @@ class View:
                 raise _refused(2, "hide", path, f", which is {self.facts.paths[path].kind}: only a "
                                "folder that exists can be hidden in one that is shown; make it "
                                "first, or take it out.")  # fmt: skip
+            for folder in self.facts.paths[path].ways:
+                held = self.nearest(folder, itself=True)
+                if held is not None and held.how in (WRITE, PIN):
+                    # Led elsewhere, it would have something else hidden the next time.
+                    raise _refused(40, "hide", path, f", by a link in {folder}, which the sandbox "
+                                   f"writes: name {real} instead.")  # fmt: skip
             opened = any(m.how in (READ, WRITE) and inside(m.at, real) for m in self.table.values())
             self._put(HIDDEN, real, "hidden", perms="0755" if opened else "0000")
 

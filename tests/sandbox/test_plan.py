@@ -392,6 +392,18 @@ def test_hiding_what_is_opened_by_name_is_a_contradiction():
     assert "hide names /work, which read or write opens" in said
 
 
+@pytest.mark.parametrize("way", ["/work", "/srv"])
+def test_what_is_hidden_is_named_by_no_link_that_the_sandbox_could_lead_elsewhere(way):
+    confinement = confined(write=("/work",), read=("/data",), hide=(f"{way}/link/a",))
+    here = machine(named(confinement))
+    here.paths[f"{way}/link/a"] = facts.Found(facts.FOLDER, "/data/a", (way,))
+    if way == "/work":
+        with pytest.raises(LaunchError, match="by a link in /work, which the sandbox writes: name"):
+            p.plan(confinement, here)
+    else:
+        assert view(p.plan(confinement, here))["/data/a"] == v.HIDDEN
+
+
 def test_a_missing_folder_cannot_be_hidden_in_one_that_is_shown():
     confinement = confined(read_home=True, hide=(f"{HOME}/later",))
     found = machine().paths | {f"{HOME}/later": facts.Found(facts.MISSING, f"{HOME}/later")}
