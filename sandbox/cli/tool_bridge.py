@@ -25,7 +25,7 @@ from proto.verbs.mcp import Hub
 from proto.verbs.mcp_effects import Ask, Reply, Start, Stop, Withdraw, Write
 from proto.verbs.mcp_rules import Rule
 from sandbox.cli.bridge_parts import PATH, Asker, Connection, person, say, spawn_in
-from sandbox.cli.tool_ends import Started, await_ends, end_all
+from sandbox.cli.tool_ends import Ending, Started, await_ends
 from sandbox.errors import LaunchError
 from sandbox.route import REMOTE, Tool, remote_words
 from sandbox.state import State
@@ -43,6 +43,9 @@ REQUEST_MAX_BYTES = 8 << 20
 TICK_S = 1.0
 PARTING_S = 0.3
 """How long the wire's end waits for servers: less than its proxy waits for this process."""
+EARLY_MAX_BYTES = 4 * REQUEST_MAX_BYTES
+"""What waits for a process that is started once the last has ended; a letter of a request may
+take three times as much when it is printed anew."""
 TOLD_MAX, TOLD_S = 10, 600.0
 """So many sentences on a tool are told in so long a time: a program may call one that dies again
 and again, and must not fill the terminal."""
@@ -110,6 +113,10 @@ class Server:
         self._ticks = False
         self._told_at: list[float] = []
         self.process: Process | None = None
+        self._ends = False
+        """Whether a process of it is ending: the next one may need what that has still got."""
+        self._early: bytearray | None = None
+        """What the next process is to read, where one is to be started then."""
 
     def request(self, connection: Connection, head: RequestHead, body: bytes) -> int:
         """Hand a whole request to the hub; return its number."""
@@ -145,15 +152,14 @@ class Server:
             case Reply(call=call, data=data, last=last):
                 self._reply(call, data, last=last)
             case Write(data=data):
-                if self.process is not None:
-                    self.process.write(data)
+                self._write(data)
             case Start():
-                self._start()
+                if self._ends:
+                    self._early = bytearray()
+                else:
+                    self._start()
             case Stop(why=why):
-                if self.process is not None:
-                    self._tell(f"is ended, and the next call starts it again: {why}")
-                    self.process.end()
-                    self.process = None
+                self._stop(why)
             case Ask(number=number, text=text):
                 self._asker.ask((self, number), text, lambda said: self._answered(number, said))
             case Withdraw(number=number):
@@ -166,6 +172,22 @@ class Server:
         if last:
             del self._calls[call]
         connection.say(data, last=last)
+
+    def _write(self, data: bytes) -> None:
+        """Write to its process, or keep it for the next one while the last is ending."""
+        if self.process is not None:
+            self.process.write(data)
+        elif self._early is not None:
+            self._early += data
+            if len(self._early) > EARLY_MAX_BYTES:
+                self._early = None
+                self._hub.ended(monotonic())
+
+    def _stop(self, why: str) -> None:
+        self._early = None
+        if self.process is not None:
+            self._tell(f"is ended, and the next call starts it again: {why}")
+            self._let_end(self.process)
 
     def _answered(self, number: int, said: str) -> None:
         self._hub.answered(number, yes=said == "yes", why=SAID.get(said, ENOUGH), now=monotonic())
@@ -204,14 +226,26 @@ class Server:
     def _ended(self, process: Process | None) -> None:
         if self.process is not process:
             return  # it was stopped, and another may run by now
-        self.process = None
         if process is not None:
             last = process.last_words()
-            process.end()
+            self._let_end(process)
             said = f'; it said last: "{last}"' if last else ""
             self._tell(f"ended; the next call starts it again{said}.")
         self._hub.ended(monotonic())
         self._perform()
+
+    def _let_end(self, process: Process) -> None:
+        """Let its process end, however long that takes; the next one is started behind it."""
+        self.process, self._ends = None, True
+        process.end(self._gone)
+
+    def _gone(self) -> None:
+        self._ends = False
+        early, self._early = self._early, None
+        if early is not None:
+            self._start()
+            if self.process is not None:
+                self.process.write(bytes(early))
 
 
 class Process:
@@ -234,6 +268,7 @@ class Process:
         finally:
             for fd in theirs:
                 os.close(fd)
+        self._loop = loop
         self._errors = b""
         self.on_data: Callable[[bytes], None] | None = None
         self.on_end: Callable[[], None] | None = None
@@ -245,10 +280,10 @@ class Process:
         """Write to its standard input."""
         self._in.write(data)
 
-    def end(self) -> None:
-        """Let it end: its input ends first."""
+    def end(self, then: Callable[[], None]) -> None:
+        """Let it end: its input ends first; `then` is called once it has."""
         self.close()
-        end_all([self.started])
+        Ending(self._loop, self.started, then)
 
     def close(self) -> None:
         """End its input, and listen to it no more."""

@@ -18,7 +18,10 @@ from shells.children import pidfd_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
+
+    from shells.poll_loop import Loop
 
 END_S = 2.0
 """How long a server may take to end once its input has, and again once it is told to."""
@@ -57,15 +60,41 @@ class Started:
         os.close(self.life)
 
 
-def end_all(started: list[Started]) -> None:
-    """End servers whose input has ended."""
-    for number in STEPS:
-        for each in started:
-            if number:
-                signal_group(each.pid, number)
-        started = await_ends(started, monotonic() + END_S)
-    for each in started:
-        each.let_go()
+class Ending:
+    """Ends a server whose input has ended, while all else goes on; `then` is called once it has.
+
+    A server that ends for nothing takes some seconds, in which the other tools of its wire, and
+    the person's answers, mustn't wait.
+    """
+
+    def __init__(self, loop: Loop, started: Started, then: Callable[[], None]) -> None:
+        self._loop, self._started, self._then = loop, started, then
+        self._steps = iter(STEPS)
+        self._over = False
+        loop.watch(started.pidfd, select.POLLIN, self._ended)
+        self._step()
+
+    def _step(self) -> None:
+        if self._over:
+            return
+        number = next(self._steps, None)
+        if number is None:  # not even SIGKILL: it waits for a device, say
+            self._loop.unwatch(self._started.pidfd)
+            self._started.let_go()
+            self._finish()
+            return
+        if number:
+            signal_group(self._started.pid, number)
+        self._loop.after(END_S, self._step)
+
+    def _ended(self, _: int) -> None:
+        self._loop.unwatch(self._started.pidfd)
+        self._started.is_gone(monotonic())
+        self._finish()
+
+    def _finish(self) -> None:
+        self._over = True
+        self._then()
 
 
 def await_ends(started: list[Started], until: float) -> list[Started]:
