@@ -57,7 +57,7 @@ def _account_home() -> str:
 def settings_folder(environ: Mapping[str, str] | None = None) -> str:
     """Return Link's settings folder, absolute; nothing is made or looked at.
 
-    Raises LaunchError where LNK_HOME isn't an absolute path.
+    Raises LaunchError where LNK_HOME isn't an absolute path, or is `/`.
     """
     told = os.environ if environ is None else environ
     named = told.get("LNK_HOME")
@@ -66,7 +66,11 @@ def settings_folder(environ: Mapping[str, str] | None = None) -> str:
     if not named.startswith("/") or "\0" in named or ".." in named.split("/"):
         # Read from the working folder, it would be anybody's who chose that.
         raise _error(errno.EINVAL, "LNK_HOME isn't an absolute path without ..; write it in full.")
-    return os.path.normpath(named)
+    plain = "/" + os.path.normpath(named).lstrip("/")  # it keeps two slashes
+    if plain == "/":
+        # No sandbox could be shown anything beside it.
+        raise _error(errno.EINVAL, "LNK_HOME is the whole machine; name a folder in it.")
+    return plain
 
 
 class State:

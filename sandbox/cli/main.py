@@ -146,10 +146,10 @@ def main() -> int:
         if error.errno != ENOSPC or error.filename is not None:
             return _out_of_something(error)
         os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # what is left of it goes nowhere at the end
-        print("lnk sandbox: what it prints finds no space left: make room.", file=sys.stderr)
+        _say("lnk sandbox: what it prints finds no space left: make room.")
         return 1
     except SandboxError as error:
-        print(f"lnk sandbox: {sentence(error)}", file=sys.stderr)
+        _say(f"lnk sandbox: {sentence(error)}")
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -170,7 +170,7 @@ def run(words: list[str], *, bare: str = "lnk-sandbox") -> int:
     name, *rest = words or [""]
     match name:
         case "":
-            print(help_text(), file=sys.stderr)
+            _say(help_text())
             return 2
         case "--help" | "-h" | "help":
             print(help_text())
@@ -206,8 +206,16 @@ def help_text() -> str:
 
 
 def _refuse(sentence: str) -> int:
-    print(f"lnk sandbox: {sentence}", file=sys.stderr)
+    _say(f"lnk sandbox: {sentence}")
     return 2
+
+
+def _say(text: str) -> None:
+    """Print on stderr; that nobody can read it changes no exit status (a full disk)."""
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 2)  # Python tries once more as it ends
 
 
 def _out_of_something(error: OSError) -> int:
@@ -219,7 +227,7 @@ def _out_of_something(error: OSError) -> int:
         raise error
     what = "" if error.filename is None else f"{error.filename}: "
     said = sentence(SandboxError(f"{what}{error.strerror}: {cure}."))
-    print(f"lnk sandbox: {said}", file=sys.stderr)
+    _say(f"lnk sandbox: {said}")
     return SandboxError.exit_code
 
 

@@ -150,7 +150,7 @@ class _Looker:
             raise _error(f"{folder} leads elsewhere by a link: name what it leads to.")
         if found.kind != FOLDER:
             raise _error(f"{folder} does not exist any more.")
-        cure = "add it to write_dot_files, or name another folder."
+        cure = "add it to write_dot_files (--write-dot-files), or name another folder."
         names = [name for name in folder.split("/") if name in WHOLE]
         if names:
             raise _error(f"{words}, which is or lies in a {names[0]}: {cure}")

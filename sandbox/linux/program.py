@@ -9,8 +9,11 @@ import posix
 import sys
 
 ENOENT, EACCES, EINVAL, ELOOP = 2, 13, 22, 40
+REGULAR, FOLDER = 0o100000, 0o040000
 LINKS_MAX = 40
 """As the kernel has it (MAXSYMLINKS)."""
+SCRIPTS_MAX = 5
+"""Of scripts that `env` finds for each other; the kernel has as many for those named in full."""
 SHARED = (".local", ".config", ".cache", ".nix-profile")
 """Folders of a home that many programs share: what is named is a part of them."""
 TOGETHER = {"~/.cargo": ("~/.cargo/bin", "~/.rustup")}
@@ -103,28 +106,29 @@ class View:
         return None if self.shows(path) else path
 
 
-def find(name: str, search: str, cwd: str, view: View, home: str) -> str:
+def find(name: str, search: str, cwd: str, view: View, home: str, left: int = SCRIPTS_MAX) -> str:
     """Return the path by which to run a program; the sandbox shows all it needs to start.
 
-    name: as the person wrote it.  search: PATH.  cwd: the working folder.  Raises
-    LaunchError: 127 where there is none, 126 where it can't be run.
+    name: as the person wrote it.  search: PATH.  cwd: the working folder.  left: the scripts
+    that may still run each other.  Raises LaunchError: 127 where there is none, 126 where it
+    can't be run.
     """
     if "/" in name:
-        return _judged(_joined(cwd, name), name, search, cwd, view, home)
+        return _judged(_joined(cwd, name), name, search, cwd, view, home, left)
     unseen = None
     refused = None
     for folder in search.split(":"):
         path = _joined(cwd, f"{folder}/{name}" if folder else name)
         try:
             real, hidden = view.follow(path)
-            if _is_folder(real):
+            if _kind(real) != REGULAR:
                 continue
         except OSError:
             continue
         if hidden is not None:
             unseen = unseen or (path, hidden)
         elif posix.access(real, posix.X_OK):
-            return _judged(path, name, search, cwd, view, home)
+            return _judged(path, name, search, cwd, view, home, left)
         else:
             refused = refused or path
     if refused is not None:
@@ -134,32 +138,41 @@ def find(name: str, search: str, cwd: str, view: View, home: str) -> str:
     raise _error(127, ENOENT, f"{name}: there is no such program in PATH.")
 
 
-def _judged(path: str, name: str, search: str, cwd: str, view: View, home: str) -> str:
+def _judged(path: str, name: str, search: str, cwd: str, view: View, home: str, left: int) -> str:
     """Return a path that can be run inside, or say why it can't."""
     try:
         real, hidden = view.follow(path)
-        directory = _is_folder(real)
+        kind = _kind(real)
     except PermissionError:
         raise _error(126, EACCES, f"{name} lies in a folder that you may not look into.") from None
     except OSError:
         raise _error(127, ENOENT, f"{name}: there is no such program.") from None
-    if directory:
-        raise _error(126, EACCES, f"{name} is a folder, not a program.")
+    if kind != REGULAR:
+        what = "a folder" if kind == FOLDER else "no file"
+        raise _error(126, EACCES, f"{name} is {what}, not a program.")
     if not posix.access(real, posix.X_OK):
         raise _error(126, EACCES, f"{name} can't be run: it isn't marked as a program.")
     if hidden is not None:
         raise _not_shown(127, name, path, hidden, home)
-    _judge_interpreter(real, name, search, cwd, view, home)
+    _judge_interpreter(real, name, search, cwd, view, home, left)
     return path
 
 
-def _judge_interpreter(real: str, name: str, search: str, cwd: str, view: View, home: str) -> None:
+def _judge_interpreter(
+    real: str, name: str, search: str, cwd: str, view: View, home: str, left: int
+) -> None:
     """Look at the interpreter that a script names (`#!`): it has to be shown too."""
     try:
-        with open(real, "rb", buffering=0) as file:
-            head = file.read(HEAD_BYTES)
+        # No pipe may have come in its place: nothing ends a start that waits for a writer.
+        file = posix.open(real, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except OSError:
         return  # a program may be run that can't be read
+    try:
+        head = posix.read(file, HEAD_BYTES)
+    except OSError:
+        return
+    finally:
+        posix.close(file)
     if not head.startswith(b"#!"):
         return
     word, argument = script_line(head)
@@ -175,7 +188,11 @@ def _judge_interpreter(real: str, name: str, search: str, cwd: str, view: View, 
     if hidden is not None:
         raise _not_shown(127, name, interpreter, hidden, home)
     if interpreter.endswith("/env") and argument and not argument.startswith(b"-"):
-        find(text_of(argument), search, cwd, view, home)
+        if not left:
+            raise _error(
+                126, ELOOP, f"{name} is a script for scripts that run each other: name a program."
+            )
+        find(text_of(argument), search, cwd, view, home, left - 1)
 
 
 def script_line(head: bytes) -> "tuple[bytes, bytes]":
@@ -226,8 +243,9 @@ def _joined(cwd: str, path: str) -> str:
     return path if path.startswith("/") else f"{cwd}/{path}"
 
 
-def _is_folder(path: str) -> bool:
-    return posix.stat(path).st_mode & 0o170000 == 0o040000
+def _kind(path: str) -> int:
+    """Return what lies at a path, as `stat` has it (S_IFMT)."""
+    return posix.stat(path).st_mode & 0o170000
 
 
 def text_of(data: bytes) -> str:

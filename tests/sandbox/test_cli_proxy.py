@@ -204,6 +204,15 @@ def test_a_full_disk_is_no_traceback() -> None:
     assert done.stderr == "lnk sandbox: what it prints finds no space left: make room.\n"
 
 
+@pytest.mark.parametrize(("words", "code"), [(["nope"], 2), (["log", "a", "b"], 2), ([], 2)])
+def test_what_nobody_can_read_changes_no_status(words: list[str], code: int) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sandbox.cli.main", *words], stderr=full, timeout=SOON_S
+        )
+    assert done.returncode == code
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_each_command_s_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([name, "--help"]) == 0

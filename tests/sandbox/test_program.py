@@ -75,6 +75,32 @@ def test_a_name_that_is_nowhere_is_127(world):
     assert world.refusal(f"{world.system}/bin/git/x")[0] == 127
 
 
+def test_a_pipe_is_no_program_and_is_never_waited_for(world):
+    for path in (f"{world.system}/bin/pipe", f"{world.cwd}/pipe"):
+        os.mkfifo(path, 0o755)
+    path = f"{world.system}/bin/pipe"
+    assert world.refusal(path) == (126, f"{path} is no file, not a program.")
+    assert world.refusal("pipe") == (127, "pipe: there is no such program in PATH.")
+    view = world.shows(world.cwd)
+    assert world.refusal("./pipe", view=view) == (126, "./pipe is no file, not a program.")
+    later = world.program(f"{world.home}/bin/pipe")
+    view = world.shows(world.home)
+    assert world.find("pipe", f"{world.system}/bin", f"{world.home}/bin", view=view) == later
+
+
+def test_scripts_that_run_each_other_are_refused(world):
+    world.program(f"{world.system}/bin/env")
+    world.program(f"{world.system}/bin/a", f"#!{world.system}/bin/env b\n")
+    world.program(f"{world.system}/bin/b", f"#!{world.system}/bin/env a\n")
+    code, said = world.refusal("a")
+    assert code == 126
+    assert said.endswith(" is a script for scripts that run each other: name a program.")
+    for at in range(5):
+        world.program(f"{world.system}/bin/s{at}", f"#!{world.system}/bin/env s{at + 1}\n")
+    world.program(f"{world.system}/bin/s5")
+    assert world.find("s0") == f"{world.system}/bin/s0"
+
+
 def test_what_is_not_marked_as_a_program_is_126(world):
     path = world.program(f"{world.system}/bin/data", mode=0o644)
     assert world.refusal("data")[0] == 126

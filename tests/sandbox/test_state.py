@@ -23,6 +23,13 @@ def mode(path: str | Path) -> int:
 
 def test_the_settings_are_where_lnk_home_says():
     assert settings_folder({"LNK_HOME": "/srv/lnk/", "HOME": "/home/u"}) == "/srv/lnk"
+    assert settings_folder({"LNK_HOME": "//srv//lnk", "HOME": "/home/u"}) == "/srv/lnk"
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/."])
+def test_settings_that_are_the_whole_machine_are_refused(path: str):
+    with pytest.raises(LaunchError, match="LNK_HOME is the whole machine; name a folder in it"):
+        settings_folder({"LNK_HOME": path, "HOME": "/home/u"})
 
 
 @pytest.mark.parametrize("environ", [{"HOME": "/home/u"}, {"HOME": "/home/u", "LNK_HOME": ""}])
