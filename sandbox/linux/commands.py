@@ -44,6 +44,8 @@ class Program(Value):
     found: tuple[Program, ...] = ()
     """What `env` finds of the program that a script has it run, in PATH's order: inside, the
     first of them that is shown."""
+    ways: tuple[str, ...] = ()
+    """What decides which program it is (`decided_by`), of one that is listed."""
 
 
 def look(named: str, search: str, left: int = CHAIN_MAX) -> Program:
@@ -88,11 +90,12 @@ SEARCH = "/usr/local/bin:/usr/bin:/bin"
 outside, for which its own folder comes first."""
 
 
-def decided_by(path: str, left: int = CHAIN_MAX) -> tuple[str, ...]:
+def decided_by(path: str, search: str = "", left: int = CHAIN_MAX) -> tuple[str, ...]:
     """Return the places that decide what a path leads to, and what runs where that is run.
 
     They are the file itself, the folders that hold a link on the way to it or one that the way
     goes into and back out of, and the same of a script's interpreters or a program's loader.
+    search: PATH; empty for what a route runs outside.
     """
     way = walk(path)
     found = [way.real, *(os.path.dirname(place) for place in (*way.links, *way.left))]
@@ -102,10 +105,10 @@ def decided_by(path: str, left: int = CHAIN_MAX) -> tuple[str, ...]:
         word, argument = script_line(head)
         needs = [os.fsdecode(word)]
         if os.path.basename(needs[0]) == "env":
-            search = f"{os.path.dirname(path)}:{SEARCH}"
-            needs += _on_path(run_by_env(os.fsdecode(argument)), search)[:1]
+            looked = search or f"{os.path.dirname(path)}:{SEARCH}"
+            needs += _on_path(run_by_env(os.fsdecode(argument)), looked)[:1]
     for need in needs if left else ():
-        found += decided_by(need, left - 1) if need.startswith("/") else ()
+        found += decided_by(need, search, left - 1) if need.startswith("/") else ()
     return tuple(dict.fromkeys(found))
 
 

@@ -145,6 +145,14 @@ def _judge(program: Program, place: Place, needed: dict[str, str]) -> None:
         raise _refusal(program, program.lack)
     _judge_place(program, program.real, "", place)
     _judge_needs(program, program, place, needed)
+    for way in program.ways:
+        found = place(way)
+        if found is not None and found[0] == WRITTEN:
+            raise _refusal(
+                program,
+                f"is reached by way of {way}, which the sandbox writes: it could lead to any other "
+                "program the next time",
+            )
 
 
 def _judge_needs(listed: Program, program: Program, place: Place, needed: dict[str, str]) -> None:

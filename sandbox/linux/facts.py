@@ -191,9 +191,9 @@ def _opener(own: Own) -> str:
 def _programs(named: tuple[str, ...] | None, search: str) -> tuple[Program, ...]:
     if named is None:
         return ()
-    from sandbox.linux.commands import look
+    from sandbox.linux.commands import decided_by, look
 
-    return tuple(look(one, search) for one in named)
+    return tuple(replaced(look(one, search), ways=decided_by(one, search)) for one in named)
 
 
 def _seals_memory() -> bool:

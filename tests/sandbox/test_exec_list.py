@@ -114,6 +114,24 @@ def test_a_script_brings_its_interpreter(installed, who, folder):
     assert 'id isn\'t in [commands] only: add "/usr/bin/id"' in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["itself", "its interpreter"])
+def test_a_link_that_the_sandbox_could_lead_elsewhere_lists_nothing(installed, who, folder, kind):
+    """Led to a shell, it would list that at the next start."""
+    os.mkdir(f"{folder}/work")
+    os.chown(f"{folder}/work", who.uid, who.gid)
+    os.symlink("/usr/bin/true", f"{folder}/work/link")
+    named = f"{folder}/work/link"
+    if kind == "its interpreter":
+        named = script(folder, "tool", f"#!{folder}/work/link\n", who)
+    keys = {"write": [f"{folder}/work"], "read": [f"{folder}/tool"] * (kind != "itself")}
+    assert refusal(installed, who, [named], **keys) == (
+        f"{named}, which is reached by way of {folder}/work, which the sandbox writes: it could "
+        "lead to any other program the next time."
+    )
+    done = ran(installed, who, [named], [named], read=[folder])
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_chain_of_interpreters_is_followed(installed, who, folder):
     first = script(folder, "first", "#!/bin/sh\nshift; echo through first: $*\n", who)
     second = script(folder, "second", f"#!{first}\n", who)
