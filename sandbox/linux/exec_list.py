@@ -11,6 +11,7 @@ from sandbox.linux import environment, seccomp
 from sandbox.linux.commands import Program
 from sandbox.linux.facts import Facts
 from sandbox.linux.values import Value, replaced
+from sandbox.linux.walk import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,10 +149,11 @@ def _judge(program: Program, place: Place, needed: dict[str, str]) -> None:
     for way in program.ways:
         found = place(way)
         if found is not None and found[0] == WRITTEN:
+            cure = f"; name {program.real} instead" if inside(program.named, way) else ""
             raise _refusal(
                 program,
                 f"is reached by way of {way}, which the sandbox writes: it could lead to any other "
-                "program the next time",
+                f"program the next time{cure}",
             )
 
 
