@@ -88,6 +88,8 @@ class Ending:
         self._loop.after(END_S, self._step)
 
     def _ended(self, _: int) -> None:
+        if not _has_ended(self._started.pidfd, monotonic()):
+            return  # it was told of a descriptor that had this number until now
         self._loop.unwatch(self._started.pidfd)
         self._started.is_gone(monotonic())
         self._finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -127,6 +128,16 @@ def test_while_a_server_ends_for_nothing_all_else_goes_on(monkeypatch: pytest.Mo
         turn(loop, lambda: len(seen) == 2)
         assert seen == ["another tool", "ended"]
         assert not os.path.exists(f"/proc/{started.pid}"), "it was reaped"
+
+
+def test_what_was_told_of_another_descriptor_ends_nothing() -> None:
+    loop, gone = Loop(), list[bool]()
+    with a_server("-c", "import time; time.sleep(1000)") as started:
+        Ending(loop, started, lambda: gone.append(True))
+        loop._watched[started.pidfd](select.POLLIN)
+        assert not gone
+        os.kill(started.pid, signal.SIGKILL)
+        turn(loop, lambda: bool(gone))
 
 
 def test_a_server_that_no_signal_ends_is_left_to_its_guard(monkeypatch: pytest.MonkeyPatch) -> None:
