@@ -288,7 +288,9 @@ def as_words(name: str, line: dict[str, object]) -> str:
     """Return a line as a person reads it, safe for a terminal."""
     told = {key: str(value) for key, value in line.items()}
     host, port = told.get("host", ""), told.get("port", "0")
-    target = "" if not host else f" [{host}]:{port}" if ":" in host else f" {host}:{port}"
+    shown = f"[{host}]" if ":" in host else host
+    # A tool, or another plugin's verb, has a name and no port.
+    target = "" if not host else f" {shown}" if port == "0" else f" {shown}:{port}"
     text = f"{told['time']} {name} {told.get('verdict', '')} {told.get('verb', '')}{target}"
     if "up" in told:
         text += f" up {told['up']} down {told.get('down', '')} in {told.get('seconds', '')} s"

@@ -281,6 +281,13 @@ def test_a_log_is_shown_with_its_rotated_files_oldest_first(run: Run, state: Sta
     assert lines[-1].endswith("Z box ended connect example.com:443 up 7 down 8 in 0.5 s")
 
 
+def test_a_refused_call_of_a_tool_is_shown_with_its_tool(run: Run, state: State) -> None:
+    reason = "nobody answered the question in time, so the call was refused."
+    told = {"verb": "tool", "port": 0, "verdict": "refused", "reason": reason, "status": 200}
+    put(state, "box.jsonl", line(1, "notes", **told))
+    assert run("log", "box")[1].endswith(f"Z box refused tool notes: {reason}\n")
+
+
 def test_without_a_name_all_logs_are_shown_by_time(run: Run, state: State) -> None:
     put(state, "a.jsonl", line(1) + line(4))
     put(state, "b.jsonl", line(2) + line(3, verdict="refused", reason="not listed", status=403))
