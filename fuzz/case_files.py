@@ -90,11 +90,14 @@ def unknown(found: dict[str, Any], known: frozenset[str] | set[str], what: str) 
 
 
 def load(path: Path) -> Iterator[Case]:
-    """Yield a file's cases."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
+    """Yield a file's cases.  Raises OSError, and ValueError for what is no line of JSON."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
             if line.strip():
-                yield json.loads(line)
+                try:
+                    yield json.loads(line.decode())
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"line {number} isn't JSON: {error}") from None
 
 
 def segments(case: Case) -> list[bytes]:

@@ -193,8 +193,13 @@ def _json(value: object) -> str:
 
 
 def run_file(path: Path, *, outcomes: bool, seeds: int) -> int:
-    """Run one file; return how many of its cases differ."""
-    cases = list(load(path))
+    """Run one file; return how many of its cases differ.  One that can't be read is a failure."""
+    try:
+        cases = list(load(path))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        print(f"{path} can't be read: {why}", file=sys.stderr)
+        return 1
     suite = suite_of(path, cases)
     differ = 0
     for case in cases:

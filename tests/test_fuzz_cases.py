@@ -1268,6 +1268,24 @@ def test_the_command_fails_on_a_file_that_no_suite_knows(
     assert "(unknown): 1 cases, 1 differ" in capsys.readouterr().out
 
 
+def test_a_file_that_cannot_be_read_is_a_failure_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("\nnope\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\n")
+    for name, why in (
+        ("none", "No such file or directory"),
+        (".", "Is a directory"),
+        ("text", "line 2 isn't JSON: Expecting value"),
+        ("bytes", "line 1 isn't JSON: 'utf-8' codec can't decode"),
+    ):
+        assert main([str(tmp_path / name)]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(f"{tmp_path / name} can't be read: {why}")
+        assert err.count("\n") == 1
+
+
 def test_outcomes_are_json_lines_also_without_expect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
