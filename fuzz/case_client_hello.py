@@ -88,7 +88,8 @@ def _name_of(pieces: list[bytes]) -> str | None:
     name = None
     try:
         for piece in pieces:
-            name = reader.feed(piece)
+            if name is None:  # what came later was only followed
+                name = reader.feed(piece)
     except HelloRefused:
         return None
     return name

@@ -9,7 +9,7 @@ Nothing can be answered, so what fails is logged and closed.
 
 from __future__ import annotations
 
-from proto.calls.connect import join, read_hello
+from proto.calls.connect import Due, hear_answer, join, read_hello
 from proto.calls.gate import pass_gate
 from proto.calls.ledger import Ledger
 from proto.calls.limits import Limits
@@ -33,17 +33,20 @@ def endpoint_call(
     """Serve a connection to an endpoint's address as a CONNECT to its name, checked as any."""
     ledger = _begun(now, ways, "connect", host, port)
     link = Link(exit=ways.exit, cures=ways.cures)
-    early = b""
+    due: Due | None
     try:
         yield from pass_gate(ledger)
         target = policy.admit(host, port, "connect")
         yield from open_upstream(link, ledger, target, now + limits.setup_s)
+        due = link.take_said(), b""
         if target.reads_hello:
-            early = yield from read_hello(ledger, host, b"", limits)
+            hello = yield from read_hello(ledger, host, b"", limits)
+            due = yield from hear_answer(ledger, host, hello, due[0], limits)
     except ProxyError as error:
         yield from end_badly(ledger, error, limits)
         return
-    yield from join(ledger, link.take_said(), early, limits)
+    if due is not None:
+        yield from join(ledger, *due, limits)
 
 
 def local_call(limits: Limits, ways: Ways, port: int, now: float) -> Script[None]:

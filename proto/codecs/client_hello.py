@@ -9,10 +9,9 @@ A hello comes as one handshake message cut into TLS records, the records cut int
 segments, each at any byte.  The verdict is a function of the bytes so far, however
 they were cut: "more", a name, or a refusal, as soon as it is certain.
 
-What this can't see: a name inside an encrypted hello (ECH), whose outer name counts; a
-`Host` inside the tunnel that differs from the hello, which some CDNs serve; and a second
-hello after the server's HelloRetryRequest, which must repeat the first one (§4.1.2) and
-which a server that lets it differ would follow.
+What this can't see: a name inside an encrypted hello (ECH), whose outer name counts, and a
+`Host` inside the tunnel that differs from the hello, which some CDNs serve.  A second hello,
+which a server may ask for, is `hello_retry`'s.
 """
 
 from __future__ import annotations
@@ -74,6 +73,11 @@ class HelloReader:
     def raw(self) -> bytes:
         """Every byte taken so far: the hello, and what came behind it."""
         return bytes(self._raw)
+
+    @property
+    def behind(self) -> bytes:
+        """What came behind the hello, once its name was returned."""
+        return bytes(self._raw[self._at :])
 
     @property
     def room(self) -> int:

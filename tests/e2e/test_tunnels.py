@@ -119,6 +119,35 @@ def test_tls_goes_through_whole(
             assert tls.recv(64) == b"through"
 
 
+def test_a_server_may_ask_for_another_share_and_for_no_other_name(
+    shell: str, network: Network, dns: DnsDouble, authority: Authority
+) -> None:
+    """OpenSSL goes by the name of a second hello, which a program can bring about."""
+    names: list[str | None] = []
+    context = authority.context("example.com", "www.example.com")
+    context.set_ecdh_curve("secp384r1")
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+    with (
+        on_network(network, HOST, 443, echo, context),
+        Proxy(network, "--hosts", "example.com,www.example.com", shell=shell) as proxy,
+    ):
+        sock, _ = proxy.tunnel("example.com:443")
+        with authority.client_context().wrap_socket(sock, server_hostname="example.com") as tls:
+            tls.sendall(b"through")
+            assert tls.recv(64) == b"through"
+        assert names == ["example.com"] * 2
+        sock, _ = proxy.tunnel("example.com:443")
+        with sock:
+            sock.sendall(client_hello("example.com"))
+            assert sock.recv(1 << 16)[5] == 2  # HelloRetryRequest, a ServerHello of a kind
+            sock.sendall(client_hello("www.example.com"))
+            assert read_all(sock) in (b"", b"\x14\x03\x03\x00\x01\x01")
+        last = proxy.log()[-1]
+    assert names == ["example.com"] * 3
+    assert last["verdict"] == "refused"
+    assert "another name in its second ClientHello" in last["reason"]
+
+
 def test_a_late_answer_arrives_after_a_half_close(
     shell: str, network: Network, dns: DnsDouble
 ) -> None:

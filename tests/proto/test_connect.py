@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fuzz.strategies_hello import hello_for, record
-from proto.calls.connect import ESTABLISHED, connect_call, how_ended, join
+from proto.calls.connect import BOTH, ESTABLISHED, connect_call, how_ended, join
 from proto.calls.ledger import Ledger
-from proto.calls.limits import Limits
+from proto.calls.limits import PIECE_BYTES, Limits
 from proto.calls.reach import Link
 from proto.calls.refuse import answer_for
 from proto.codecs.client_hello import HelloReader
+from proto.codecs.hello_retry import _RETRY
 from proto.commands import (
     CLIENT,
     UPSTREAM,
@@ -21,6 +22,7 @@ from proto.commands import (
     Receive,
     Resolve,
     Send,
+    Side,
     Splice,
 )
 from proto.errors import CallCancelled, UpstreamError
@@ -32,6 +34,7 @@ from proto.events import (
     Reason,
     Received,
     Resolved,
+    Sent,
     Spliced,
 )
 from proto.policy.addresses import PRIVATE, refused
@@ -61,6 +64,20 @@ def ending(reason: str, up: int = 0, down: int = 0, *, at: float, port: int = 44
     return Log(Ending("connect", HOST, port, up, down, at - 1.0, reason))
 
 
+ANSWER = record(b"\x02\x00\x00\x28\x03\x03" + bytes(38))
+RETRY = record(b"\x02\x00\x00\x28\x03\x03" + _RETRY + bytes(6))
+ANSWERED = Received(UPSTREAM, ANSWER, 8.0)
+
+
+def followed(sent: bytes, *, at: float, said: Received = ANSWERED) -> Steps:
+    """Return the steps by which a hello goes to its server, and what is said then."""
+    by = at + LIMITS.idle_s
+    return [
+        (Send(by, to_upstream=sent), Sent(0, len(sent), at)),
+        (Receive(BOTH, PIECE_BYTES, by), said),
+    ]
+
+
 def call(book: Steps, *, early: bytes = b"", to: Target | None = None) -> None:
     to = to or target()
     account = Ledger(1.0, "connect", HOST, to.port, 1.0)
@@ -87,8 +104,9 @@ def test_a_hello_is_read_after_the_200_and_goes_on_as_it_came() -> None:
         *greeted(),
         (Receive((CLIENT,), room, 14.0), Received(CLIENT, first, 5.0)),
         (Receive((CLIENT,), room - len(first), 14.0), Received(CLIENT, second, 6.0)),
-        (Splice(b"", first + second, LIMITS.idle_s), Spliced(300, 10, 9.0)),
-        (ending("done", 300, 10, at=9.0), Logged(9.0)),
+        *followed(first + second, at=6.0),
+        (Splice(ANSWER, b"", LIMITS.idle_s), Spliced(3, 10, 9.0)),
+        (ending("done", 3 + len(first + second), 10, at=9.0), Logged(9.0)),
     ]
     call(book)
 
@@ -96,8 +114,108 @@ def test_a_hello_is_read_after_the_200_and_goes_on_as_it_came() -> None:
 def test_a_hello_that_came_with_the_head_is_the_tunnel_s() -> None:
     book: Steps = [
         *greeted(),
-        (Splice(b"", HELLO, LIMITS.idle_s), Spliced(300, 10, 9.0)),
-        (ending("done", 300, 10, at=9.0), Logged(9.0)),
+        *followed(HELLO, at=4.0),
+        (Splice(ANSWER, b"", LIMITS.idle_s), Spliced(0, 10, 9.0)),
+        (ending("done", len(HELLO), 10, at=9.0), Logged(9.0)),
+    ]
+    call(book, early=HELLO)
+
+
+def test_what_either_side_says_before_the_server_s_answer_goes_on() -> None:
+    by, data = 6.0 + LIMITS.idle_s, b"\x17\x03\x03\x00\x01x"
+    book: Steps = [
+        *greeted(),
+        *followed(HELLO, at=4.0, said=Received(CLIENT, data, 6.0)),
+        (Send(by, to_upstream=data), Sent(0, len(data), 6.0)),
+        (Receive(BOTH, PIECE_BYTES, by), Received(UPSTREAM, ANSWER[:9], 6.0)),
+        (Send(by, to_client=ANSWER[:9]), Sent(9, 0, 6.0)),
+        (Receive(BOTH, PIECE_BYTES, by), Received(UPSTREAM, ANSWER[9:], 6.0)),
+        (Splice(ANSWER[9:], b"", LIMITS.idle_s), Spliced(0, 40, 9.0)),
+        (ending("done", len(HELLO + data), 49, at=9.0), Logged(9.0)),
+    ]
+    call(book, early=HELLO)
+
+
+def test_a_second_hello_is_held_until_it_is_read() -> None:
+    by = 6.0 + LIMITS.hello_s
+    book: Steps = [
+        *greeted(),
+        *followed(HELLO, at=4.0, said=Received(UPSTREAM, RETRY, 6.0)),
+        (Send(by, to_client=RETRY), Sent(len(RETRY), 0, 6.5)),
+        (Receive(BOTH, PIECE_BYTES, by), Received(CLIENT, HELLO[:30], 7.0)),
+        (Receive(BOTH, PIECE_BYTES, by), Received(UPSTREAM, b"\x14", 7.5)),
+        (Send(by, to_client=b"\x14"), Sent(1, 0, 7.5)),
+        (Receive(BOTH, PIECE_BYTES, by), Received(CLIENT, HELLO[30:], 8.0)),
+        (Splice(b"", HELLO, LIMITS.idle_s), Spliced(len(HELLO), 5, 9.0)),
+        (ending("done", 2 * len(HELLO), len(RETRY) + 6, at=9.0), Logged(9.0)),
+    ]
+    call(book, early=HELLO)
+
+
+def test_a_second_hello_for_another_host_reaches_nobody() -> None:
+    other = record(hello_for(b"www.example.com"))
+    says = "a tunnel to example.com must not ask for another name in its second ClientHello."
+    retried: Steps = [
+        *greeted(),
+        *followed(HELLO, at=4.0, said=Received(UPSTREAM, RETRY, 6.0)),
+        (Send(6.0 + LIMITS.hello_s, to_client=RETRY), Sent(len(RETRY), 0, 6.0)),
+    ]
+    heard = Receive(BOTH, PIECE_BYTES, 6.0 + LIMITS.hello_s)
+    refused: Steps = [
+        goes(Log(Refusal("connect", HOST, 443, 0, says)), 6.0),
+        goes(Close(CLIENT, 6.0 + LIMITS.grace_s), 6.0),
+    ]
+    call([*retried, (heard, Received(CLIENT, other, 6.0)), *refused], early=HELLO)
+    # Sent ahead it has gone, but what its server answers doesn't come back.
+    ahead: Steps = [
+        *greeted(),
+        *followed(HELLO, at=4.0, said=Received(CLIENT, other, 6.0)),
+        (Send(6.0 + LIMITS.idle_s, to_upstream=other), Sent(0, len(other), 6.0)),
+        (Receive(BOTH, PIECE_BYTES, 6.0 + LIMITS.idle_s), Received(UPSTREAM, RETRY, 6.0)),
+        *refused,
+    ]
+    call(ahead, early=HELLO)
+    gone = "the client ended the tunnel before its second ClientHello did."
+    ended: Steps = [
+        goes(Log(Refusal("connect", HOST, 443, 0, gone)), 6.0),
+        goes(Close(CLIENT, 6.0 + LIMITS.grace_s), 6.0),
+    ]
+    call([*retried, (heard, Received(CLIENT, b"", 6.0)), *ended], early=HELLO)
+    call(
+        [
+            *retried,
+            (heard, Failed(Reason.TIMED_OUT, 16.0)),
+            (ending("timed out", len(HELLO), len(RETRY), at=16.0), Logged(16.0)),
+        ],
+        early=HELLO,
+    )
+
+
+@pytest.mark.parametrize("side", [CLIENT, UPSTREAM])
+def test_a_side_that_ends_before_the_server_s_answer_is_spliced(side: Side) -> None:
+    book: Steps = [
+        *greeted(),
+        *followed(HELLO, at=4.0, said=Received(side, b"", 6.0)),
+        (Splice(b"", b"", LIMITS.idle_s), Spliced(0, 0, 9.0)),
+        (ending("done", len(HELLO), 0, at=9.0), Logged(9.0)),
+    ]
+    call(book, early=HELLO)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "up"),
+    [
+        (Failed(Reason.RESET, 6.0, UPSTREAM, up=7), "upstream: connection reset", 7),
+        (Cancelled(Cause.STOPPED, 6.0, up=3), "the wire is stopped", 3),
+    ],
+)
+def test_a_tunnel_that_breaks_off_at_its_hello_counts_what_has_gone(
+    event: Failed | Cancelled, reason: str, up: int
+) -> None:
+    book: Steps = [
+        *greeted(),
+        (Send(4.0 + LIMITS.idle_s, to_upstream=HELLO), event),
+        (ending(reason, up, at=6.0), Logged(6.0)),
     ]
     call(book, early=HELLO)
 
