@@ -90,26 +90,43 @@ SEARCH = "/usr/local/bin:/usr/bin:/bin"
 outside, for which its own folder comes first."""
 
 
-def decided_by(path: str, search: str = "", left: int = CHAIN_MAX) -> tuple[str, ...]:
+def decided_by(
+    path: str,
+    search: str = "",
+    known: dict[str, tuple[str, ...]] | None = None,
+    left: int = CHAIN_MAX,
+) -> tuple[str, ...]:
     """Return the places that decide what a path leads to, and what runs where that is run.
 
     They are the file itself, the folders that hold a link on the way to it or one that the way
     goes into and back out of, and the same of a script's interpreters or a program's loader.
-    search: PATH; empty for what a route runs outside.
+    search: PATH; empty for what a route runs outside.  known: what was found before: all
+    programs have one loader.
     """
+    known = {} if known is None else known
+    if path not in known:
+        known[path] = tuple(dict.fromkeys(_decided_by(path, search, known, left)))
+    return known[path]
+
+
+def _decided_by(
+    path: str, search: str, known: dict[str, tuple[str, ...]], left: int
+) -> Iterator[str]:
     way = walk(path)
-    found = [way.real, *(os.path.dirname(place) for place in (*way.links, *way.left))]
-    needs = [loader_of(path)]
+    yield way.real
+    yield from (os.path.dirname(place) for place in (*way.links, *way.left))
     head = head_of(path)
-    if head.startswith(b"#!"):
+    if not head.startswith(b"#!"):
+        needs = [loader_of(path)]
+    else:
         word, argument = script_line(head)
         needs = [os.fsdecode(word)]
         if os.path.basename(needs[0]) == "env":
             looked = search or f"{os.path.dirname(path)}:{SEARCH}"
             needs += _on_path(run_by_env(os.fsdecode(argument)), looked)[:1]
     for need in needs if left else ():
-        found += decided_by(need, search, left - 1) if need.startswith("/") else ()
-    return tuple(dict.fromkeys(found))
+        if need.startswith("/"):
+            yield from decided_by(need, search, known, left - 1)
 
 
 def lack_of(real: str) -> str:
@@ -201,4 +218,5 @@ def head_of(path: str) -> bytes:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO

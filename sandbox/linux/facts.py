@@ -193,7 +193,8 @@ def _programs(named: tuple[str, ...] | None, search: str) -> tuple[Program, ...]
         return ()
     from sandbox.linux.commands import decided_by, look
 
-    return tuple(replaced(look(one, search), ways=decided_by(one, search)) for one in named)
+    known: dict[str, tuple[str, ...]] = {}
+    return tuple(replaced(look(one, search), ways=decided_by(one, search, known)) for one in named)
 
 
 def _seals_memory() -> bool:
