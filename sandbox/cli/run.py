@@ -325,6 +325,8 @@ def _ask(lines: list[str]) -> bool:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before answers nothing
         os.write(terminal, "\n".join(lines).encode())
         answer = os.read(terminal, 100)
+        if not answer.endswith(b"\n"):
+            os.write(terminal, b"\n")  # Ctrl-D leaves the line begun
     finally:
         os.close(terminal)
     return answer.strip().lower() in (b"y", b"yes")

@@ -430,6 +430,15 @@ def test_what_was_not_run_before_is_shown_and_asked_about_once(installed, who, f
         assert terminal.wait() == 125
 
 
+def test_an_end_of_input_is_no_answer_and_leaves_no_line_begun(installed, who, folder):
+    with Terminal(who, installed.argv("run", "--write", folder, "--", "true")) as terminal:
+        terminal.read_until("Run it? [y/N] ")
+        terminal.type("\x04")
+        said = terminal.read_until("nothing was run: it was not agreed to.")
+        assert said == "\r\nlnk sandbox: nothing was run: it was not agreed to."
+        assert terminal.wait() == 125
+
+
 def test_what_was_typed_ahead_answers_nothing(installed, who, folder):
     command = installed.argv("run", "--write", folder, "--", "echo", "it runs")
     with Terminal(who, command) as terminal:
