@@ -9,9 +9,10 @@ A hello comes as one handshake message cut into TLS records, the records cut int
 segments, each at any byte.  The verdict is a function of the bytes so far, however
 they were cut: "more", a name, or a refusal, as soon as it is certain.
 
-What this can't see: a name inside an encrypted hello (ECH), whose outer name counts, and a
-`Host` inside the tunnel that differs from the hello, which some CDNs serve.  A second hello,
-which a server may ask for, is `hello_retry`'s.
+What this can't see: a name inside an encrypted hello (ECH), whose outer name counts; the
+hello of a renegotiation, which TLS 1.2 encrypts; and a `Host` inside the tunnel that differs
+from the hello, which some CDNs serve.  A second hello, which a server may ask for, is
+`hello_retry`'s.
 """
 
 from __future__ import annotations

@@ -14,9 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.strategies_hello import Hello, record, server_name, sized
+from proto.calls.limits import Limits
+from proto.calls.serve import serve_connection
 from proto.codecs.client_hello import HELLO_MAX_BYTES, RAW_MAX_BYTES
+from proto.codecs.client_hello import server_name as server_name_of
 from proto.codecs.hello_retry import HelloAnswer
 from proto.errors import HelloRefused
+from proto.policy.hosts import Policy
+from shells.sim_shell import run
+from shells.sim_world import Cut, Pause, Reply, Say, World
 
 HOST = "listed.example"
 OTHER = "other.example"
@@ -140,6 +146,61 @@ def test_what_is_held_of_a_side_is_bounded() -> None:
     for _ in range(100):
         answer.hear_client(record(b"\x01\x00\xff\xff" + bytes(16000)))
     assert len(answer._client.message) < HELLO_MAX_BYTES + RAW_MAX_BYTES
+
+
+def hellos_in(data: bytes) -> list[bytes]:
+    """Return the hellos that a lax server finds: it passes over whatever isn't one."""
+    message, found = b"", []
+    while len(data) >= 5 and len(data) >= (end := 5 + int.from_bytes(data[3:5], "big")):
+        message += data[5:end] if data[0] == 22 else b""
+        data = data[end:]
+        while len(message) >= 4 and len(message) >= (
+            size := 4 + int.from_bytes(message[1:4], "big")
+        ):
+            found.append(message[:size])
+            message = message[size:]
+    return found
+
+
+class LaxServer:
+    """Asks for each hello once more, and answers the second, whatever it is for."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self._asked = False
+
+    def reply(self, data: bytes) -> tuple[bytes, ...] | None:
+        count = len(hellos_in(self.heard + data))
+        said = () if self._asked or not count else (RETRY,)
+        said += (ANSWER,) if count > 1 else ()
+        self._asked = self._asked or bool(said)
+        if said:
+            self.heard += data
+        return said or None
+
+
+@given(
+    st.lists(PIECES, max_size=3),
+    st.lists(PIECES, max_size=3),
+    st.sampled_from(Cut),
+    st.integers(0, 999),
+)
+def test_no_answer_to_a_hello_for_another_host_comes_back(
+    ahead: list[bytes], behind: list[bytes], cut: Cut, seed: int
+) -> None:
+    server = LaxServer()
+    head = f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}:443\r\n\r\n".encode()
+    world = World(
+        client=(Say(head + SECOND + b"".join(ahead)), Pause(1.0), Say(b"".join(behind) or CHANGE)),
+        any_name=("203.0.113.10",),
+        any_server=(Reply(server.reply),) * 2,
+        cut=cut,
+    )
+    policy = Policy.of([HOST])
+    seen = run(lambda now: serve_connection(policy, Limits(), None, now), world, seed)
+    if ANSWER in seen.client.data:
+        first, second, *_ = hellos_in(server.heard)
+        assert server_name_of(first) == server_name_of(second) == HOST
 
 
 # -- with real ends -------------------------------------------------------------------------
