@@ -116,7 +116,10 @@ def _with(fd: int | None) -> RunWith:
         raise UsageError(f"--with-fd {fd}: {error}") from None
     except OSError as error:
         raise LaunchError(
-            "--with-fd", error.errno or 0, f"--with-fd {fd} can't be read: {error.strerror}."
+            "--with-fd",
+            error.errno or 0,
+            f"--with-fd {fd} can't be read: {error.strerror}: open it on a file ({fd}< FILE) or a "
+            "pipe.",
         ) from None
 
 

@@ -430,6 +430,18 @@ def test_what_was_not_run_before_is_shown_and_asked_about_once(installed, who, f
         assert terminal.wait() == 125
 
 
+def test_a_descriptor_that_cannot_be_read_is_told_with_the_cure(installed, who, folder):
+    folder_fd = os.open(folder, os.O_RDONLY)
+    words = ["run", "--yes", "--with-fd", str(folder_fd), "--", "true"]
+    done = installed.run(who, *words, pass_fds=[folder_fd])
+    os.close(folder_fd)
+    assert done.returncode == 125
+    assert done.stderr == (
+        f"lnk sandbox: --with-fd {folder_fd} can't be read: Is a directory: open it on a file "
+        f"({folder_fd}< FILE) or a pipe.\n"
+    )
+
+
 def test_an_end_of_input_is_no_answer_and_leaves_no_line_begun(installed, who, folder):
     with Terminal(who, installed.argv("run", "--write", folder, "--", "true")) as terminal:
         terminal.read_until("Run it? [y/N] ")
