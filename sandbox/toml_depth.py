@@ -14,12 +14,13 @@ DEPTH_MAX = 16
 """The parts of a key, and the brackets around a value, that are read at most."""
 
 # Groups aren't possessive: before 3.11.5 such a one skips what it may not (CPython 106052).
-# They needn't be: no two of their alternatives begin alike.
-_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*"|'[^'\n]*+')"""
+# They needn't be, for no two of their alternatives begin alike; and each round takes all that is
+# plain at once, so a mebibyte of text is one round and not a million to be remembered.
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\n]*+')"""
 _NEXT = rf"(?:[ \t]*+\.[ \t]*+{_PART})"
 _TOKEN = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*""""{0,2}'
-    r"|'''(?:[^']|'(?!''))*''''{0,2}"
+    r'"""[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*""""{0,2}'
+    r"|'''[^']*+(?:'(?!'')[^']*+)*''''{0,2}"
     r"|(?P<fault>\"\"\"|''')"  # a text that never ends
     rf"|(?P<deep>{_PART}{_NEXT}{{{DEPTH_MAX}}})"
     rf"|{_PART}{_NEXT}*"
