@@ -357,6 +357,35 @@ def test_what_is_nested_less_deeply_is_left_to_the_reader(text: str):
     assert too_deep(text) is None
 
 
+def parts_of(value: Any) -> int:
+    """Return the most keys above any value, lists not counted."""
+    match value:
+        case dict():
+            return max((1 + parts_of(inner) for inner in value.values()), default=0)
+        case list():
+            return max(map(parts_of, value), default=0)
+    return 0
+
+
+tokens = st.lists(
+    st.sampled_from(
+        ['"', "'", '"""', "'''", "\\", '\\"', "#", "\n", "x", "=", "{", "}", ",", ".", " ", 'y="',
+         "z=1\n", "\\\n", '""', 'k="""\n', '"""\n', "'''\n"]
+    ),
+    max_size=12,
+).map("".join)  # fmt: skip
+
+
+@given(tokens, tokens)
+def test_a_key_of_many_parts_is_found_just_where_a_reader_finds_one(before: str, behind: str):
+    text = f"{before}{DEEP[0]}=1{behind}"
+    try:
+        values = tomllib.loads(text)
+    except ValueError:
+        return
+    assert (too_deep(text) is not None) == (parts_of(values) > DEPTH_MAX)
+
+
 def test_no_text_takes_the_depth_s_judge_long():
     """Each of a mebibyte: what is looked through twice at each place would take hours."""
     size = SPEC_MAX_BYTES
