@@ -25,14 +25,16 @@ def fork(
     foreign: "tuple[int, ...]",
     prepare: "Prepare | None" = None,
     after: "After | None" = None,
+    failed: int = -1,
 ) -> "tuple[int, int]":
     """Fork the keeper; return its pid, which is its group's, and the pipe that it waits on.
 
     info: where bubblewrap will tell of the sandbox.  foreign: descriptors that the keeper
     must let go.  prepare: returns what the keeper does for the sandbox first, given the
     sandbox's pid 1, and what it serves from then on; itself it has time while bubblewrap
-    starts.  after: what is done once every process of the sandbox is dead.  Call this before
-    there is a thread, and before bubblewrap.
+    starts.  after: what is done once every process of the sandbox is dead.  failed: where to write
+    `f` when it has to say why there is no sandbox.  Call this before there is a thread, and before
+    bubblewrap.
     """
     ended, life = posix.pipe2(posix.O_CLOEXEC)
     pid = posix.fork()
@@ -44,12 +46,14 @@ def fork(
         posix.setpgid(0, 0)
         for fd in (life, *foreign):
             posix.close(fd)
-        _keep(info, ended, prepare, after)
+        _keep(info, ended, prepare, after, failed)
     finally:
         posix._exit(1)  # a forked process ends here, whatever happens
 
 
-def _keep(info: int, ended: int, prepare: "Prepare | None", after: "After | None") -> None:
+def _keep(
+    info: int, ended: int, prepare: "Prepare | None", after: "After | None", failed: int
+) -> None:
     """Wait for the launcher's end, and end all that is left, ourselves included."""
     work = None if prepare is None else prepare()
     inner = first_process(info)
@@ -60,13 +64,16 @@ def _keep(info: int, ended: int, prepare: "Prepare | None", after: "After | None
             _serve_until(ended, work(inner))
         posix.read(ended, 1)
     except OSError as error:
-        said = f"lnk sandbox: the sandbox's network: {error}\n"
-        posix.write(2, said.encode(errors="replace"))
+        if not _is_over(ended, held):  # else nobody waits for it, or bubblewrap has said why
+            if failed >= 0:
+                posix.write(failed, b"f")
+            said = f"lnk sandbox: the sandbox's network: {error}\n"
+            posix.write(2, said.encode(errors="replace"))
     finally:
         if inner:
             _end(held)
         if after is not None and (not inner or is_dead(held)):
-            _do(after)
+            do(after)
         posix.kill(0, _signal.SIGKILL)
 
 
@@ -100,6 +107,17 @@ def _end(held: int) -> None:
         return  # it has ended by itself
 
 
+def _is_over(ended: int, held: int) -> bool:
+    """Tell whether the launcher has ended or let go, or the sandbox's pid 1 has ended."""
+    import select
+
+    waiting = select.poll()
+    for fd in (ended, held):
+        if fd >= 0:
+            waiting.register(fd, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
 def is_dead(held: int) -> bool:
     """Wait until a sandbox's pid 1 is dead, which all its processes are before it; not for long."""
     import select
@@ -109,7 +127,8 @@ def is_dead(held: int) -> bool:
     return bool(waiting.poll(DEAD_MS))
 
 
-def _do(after: "After") -> None:
+def do(after: "After") -> None:
+    """Do what is done last, and say what went wrong."""
     try:
         after()
     except Exception as error:  # noqa: BLE001 - the next command finds what is left

@@ -5,10 +5,13 @@
 The plan is cut into as many arguments as it needs, for the kernel takes 128 KiB of each.
 It carries no descriptor and needs no file of Link's.
 
-It is one line of printable ASCII: `plan 3`, a word and its value for each thing that it holds,
-`end`, with a semicolon between.
+It is one line of printable ASCII: `plan 3`, a word and its value for each thing that it holds, and
+`end` with how many characters stand before, with a semicolon between.
 
-    plan 3;bwrap /usr/bin/bwrap;arg --unshare-user;…;copy /etc/passwd;…;wire {"dir":…};end
+    plan 3;bwrap /usr/bin/bwrap;arg --unshare-user;…;copy /etc/passwd;…;wire {"dir":…};end 9182
+
+What was cut is refused, an argument that was lost from the middle too: it would be a sandbox with
+fewer walls.
 
 A value is a text, in which a semicolon, a backslash and what isn't printable ASCII are written
 as Python's string literals have them; `wire`, `dots` and `inside` are JSON in such a text.  It is
@@ -18,7 +21,7 @@ and no dataclass; what writes a plan is `packing`.
 """
 
 HEAD, END = "plan 3", "end"
-"""A command kept by another version is refused, not misread; and so is one that was cut."""
+"""A command kept by another version is refused, not misread."""
 LISTS = ("check", "copy", "path", "sockets")
 VALUES = ("dots", "inside", "run", "wire")
 """JSON; `run` stands in a run's plan alone."""
@@ -106,19 +109,36 @@ def read_json(text: str) -> object:
     return found
 
 
+def _read_table(text: str) -> "dict[str, object]":
+    return _is(dict, read_json(text))
+
+
+def _read_dots(text: str) -> "list[object]":
+    closed, written, settings = _is(list, read_json(text))
+    return [_is(list, closed), _is(dict, written), _is(list, settings)]
+
+
+def _is(kind: "type[T]", value: object) -> "T":
+    if isinstance(value, kind):
+        return value
+    raise ValueError("a value of another shape")
+
+
 READERS: "dict[str, Callable[[str], object]]" = {
     **dict.fromkeys(("bpf", "bwrap", "home", "state"), str),
     **dict.fromkeys(("port", "scoped", "uid"), int),
-    **dict.fromkeys(VALUES, read_json),
+    **dict.fromkeys(VALUES, _read_table),
+    "dots": _read_dots,
 }
 """By a field's name, what its value is read by."""
 
 
 def read(text: str) -> "dict[str, object]":
     """Return the fields of a plan, as `Kept` takes them; raise ValueError for no whole plan."""
-    head, *lines = text.split(";")
-    if head != HEAD or not lines or lines.pop() != END:
-        raise ValueError("no plan")
+    whole, _, length = text.rpartition(f";{END} ")
+    head, *lines = whole.split(";")
+    if head != HEAD or length != str(len(whole)) or "\0" in text:
+        raise ValueError("no whole plan")
     arguments: list[str | list[str]] = []
     lists: dict[str, list[str]] = {name: [] for name in LISTS}
     fields: dict[str, object] = {}
@@ -126,6 +146,9 @@ def read(text: str) -> "dict[str, object]":
         name, _, value = line.partition(" ")
         if "\\" in value:
             value = value.encode("ascii").decode("unicode_escape")
+            # bubblewrap's arguments are parted by it, and no path can hold one.
+            if "\0" in value:
+                raise ValueError("a text with a NUL")
         if name == "arg":
             arguments.append(value)
         elif name == "open":
@@ -143,23 +166,33 @@ def unpacked(text: str) -> Kept:
     """Read what `packing.packed` wrote; raise LaunchError where another version did."""
     try:
         return Kept(read(text))
-    except (ValueError, KeyError, TypeError):
-        pass  # it says the same: this isn't a plan of ours
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _of_another_version() from None
+
+
+def _of_another_version() -> "LaunchError":
     from sandbox.errors import LaunchError
 
-    raise LaunchError(
-        "plan", 0, "this command was kept by another version of Link: make it anew with wrap."
-    )
+    return LaunchError(
+        "plan", 0, "this command was kept by another version of Link, or isn't whole: make it anew "
+        "with wrap.",
+    )  # fmt: skip
 
 
 def taken_from(text: str) -> str:
-    """Return the plan in the descriptor that a text names, and close it."""
+    """Return the plan in the descriptor that a text names, and close it.
+
+    Raises LaunchError where there is none.
+    """
     import posix
 
-    fd = int(text.removeprefix(FROM_FD))
-    data = posix.read(fd, posix.fstat(fd).st_size) if posix.lseek(fd, 0, 0) == 0 else b""
-    posix.close(fd)
-    return data.decode()
+    try:
+        fd = int(text.removeprefix(FROM_FD))
+        data = posix.read(fd, posix.fstat(fd).st_size) if posix.lseek(fd, 0, 0) == 0 else b""
+        posix.close(fd)
+        return data.decode()
+    except (OSError, ValueError, OverflowError):
+        raise _of_another_version() from None
 
 
 def environ_of(run: "dict[str, object]") -> "dict[bytes, bytes]":
@@ -186,4 +219,8 @@ def taken_apart(words: "list[str]") -> "tuple[str, list[str]] | None":
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    from sandbox.errors import LaunchError
+
+    T = TypeVar("T")

@@ -109,10 +109,10 @@ def _started(
         sandbox.give_up()
         kept.arguments = covered
         sandbox = _made(kept, argv, environ, here)
-    sandbox.go_ahead()
     if kept.wire is not None:
         assert serve is not None
         sandbox.have_proxy(serve, kept.wire, kept.state)
+    sandbox.go_ahead()
     return sandbox
 
 
@@ -182,7 +182,9 @@ class Started:
             self.status, status = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
             # The run's socket stays out of it: were the first process inside steered
             # (`seccomp.FIRST`), one shutdown(2) there would have a living run taken for a dead one.
-            gate = posix.dup(self.gate)  # bubblewrap's; ours is to look at it in the end
+            # bubblewrap's own; ours is to look at it in the end.  Opened to be written as well, by
+            # nobody: else the end of launcher and keeper, killed at once, would be a go-ahead.
+            gate = posix.open(f"/proc/self/fd/{self.gate}", posix.O_RDWR | posix.O_CLOEXEC)
             given += [info, status, gate]
             flags = ["--info-fd", str(info), "--json-status-fd", str(status)]
             flags += ["--args", str(memory(b"\0".join(arguments) + b"\0", given))]
@@ -228,11 +230,11 @@ class Started:
     def _fork_keeper(
         self, kept: Kept, told: int, go: int, foreign: "tuple[int, ...]"
     ) -> "tuple[int, int]":
-        """Fork it.  It keeps `go`, where bubblewrap waits: the end of all holders lets it go on."""
+        """Fork it.  go: where bubblewrap is let go on; with a proxy the maker does that."""
         after = None if self.held is None else self.held.end
         if kept.wire is None:
             self.word = go
-            return fork_keeper(told, foreign, after=after)
+            return fork_keeper(told, (*foreign, go), after=after)
         from sandbox.linux import socket_maker
 
         self.served = socket_maker.serve_outside(kept.wire.get("serve", []))  # type: ignore[arg-type]
@@ -248,6 +250,7 @@ class Started:
                 its, kept.port, wanted, lambda: _released(heard, go, self.step)
             ),
             after,
+            self.step,
         )
         for fd in (its, heard, go):
             posix.close(fd)

@@ -23,7 +23,7 @@ def command(plan: Plan, own: Own, argv: list[str]) -> list[str]:
 
 
 def parts(text: str) -> list[str]:
-    """Cut a plan's text into arguments.  None of them is `--`: the last ends with a word."""
+    """Cut a plan's text into arguments.  None of them is `--`: the last ends with a number."""
     return [text[at : at + PART_MAX] for at in range(0, len(text), PART_MAX)]
 
 
@@ -35,7 +35,8 @@ def packed(plan: Plan, imports: tuple[str, ...]) -> str:
 def written(fields: dict[str, object]) -> str:
     """Return the text of a plan's fields; what has no value is left out."""
     lines = [f"{name} {_escaped(value)}" for name, value in _values(fields)]
-    return ";".join([HEAD, *lines, END])
+    whole = ";".join([HEAD, *lines])
+    return f"{whole};{END} {len(whole)}"
 
 
 def _values(fields: dict[str, object]) -> Iterable[tuple[str, str]]:

@@ -79,6 +79,11 @@ class Run:
         """Take away what nobody else rests on.  Every process of the sandbox is dead."""
         self._journal.sweep(self)
 
+    def close(self) -> None:
+        """Let go of all that is open, in a process that goes on without the sandbox."""
+        for fd in (self.listener, *self.folders.values(), *self.shared):
+            posix.close(fd)
+
 
 class Journal:
     """The folder of all runs' placeholders; opened anew for each use, whichever process it is."""
@@ -157,10 +162,8 @@ class Journal:
                 _make(run, path, kind)
             self._write(name, run.entries)
         except BaseException:
-            posix.close(run.listener)
             self.living(run)
-            for fd in (*run.folders.values(), *run.shared):
-                posix.close(fd)
+            run.close()
             raise
         return run
 

@@ -11,7 +11,7 @@ import _signal  # type: ignore[import-not-found]
 import posix
 import time
 
-from sandbox.linux.keeper import is_dead
+from sandbox.linux.keeper import do, is_dead
 from sandbox.linux.kept import read_json
 from sandbox.linux.signals import TO_GROUP, TO_PROGRAM, WATCHED
 
@@ -29,6 +29,7 @@ COULD_NOT = (
     "the sandbox could not be made; the line above says why, "
     "and `lnk sandbox ready` what this machine lacks."
 )
+PART_ENDED = "a part of the sandbox outside ended, so all of it ends."
 
 
 class Sandbox:
@@ -98,24 +99,48 @@ class Sandbox:
             posix.close(self._word)
 
     def give_up(self) -> None:
-        """End what hasn't had its go-ahead, and let go of all that was made for it."""
-        posix.close(self._word)
+        """End what hasn't had its go-ahead, and let go of all that was made for it.
+
+        Ends this process where it couldn't be made anyway, which has been said then.  (What fails
+        just as it is ended may say so, and the next one again.)
+        """
+        failed = self._keeper_has_ended()
+        # Its own end of any of these may be what the keeper waits for.
+        self._close(self._word, self._listener)
         self._let_go()  # the keeper ends it, and takes away what was held
-        self._await(self.keeper)
-        self._await(self.pid)
-        for fd in (
-            self._gate,
-            self._status,
-            self._steps,
-            self._step,
-            self._listener,
-            *self._served,
-        ):
-            if fd >= 0:
-                posix.close(fd)
+        self._await_keeper()
+        code = self._await(self.pid)
+        failed = failed or b"f" in self._steps_taken()
+        if self._held is not None:
+            self._take_held(self._held)
+        if failed or code not in (-_signal.SIGKILL, 128 + _signal.SIGKILL):
+            # The maker, or bubblewrap, has said why; a keeper that makes nothing was killed.
+            _say(PART_ENDED if failed and self._steps < 0 else COULD_NOT)
+            posix._exit(125)
+        self._close(
+            self._gate, self._status, self._steps, self._step, self._inner_end, *self._served
+        )
         for shared in (self._names, self._terminal):
             if shared is not None:
                 shared.close()
+
+    @staticmethod
+    def _close(*fds: int) -> None:
+        for fd in fds:
+            if fd >= 0:
+                posix.close(fd)
+
+    def _take_held(self, held: "Run") -> None:
+        """Take away what was held, where the keeper was killed before it could; let go of it.
+
+        bubblewrap is dead.  Had it not told of its inner process, that had mounted nothing.
+        """
+        inner = self._inner()
+        if inner and self._inner_end < 0:
+            self._inner_end = _process(inner)
+        if self._inner_end < 0 or is_dead(self._inner_end):
+            do(held.end)
+        held.close()
 
     def have_proxy(self, serve: "Serve", wire: "dict[str, object]", state: str) -> None:
         """Have the proxy forked when the program has had its head start, if it runs then."""
@@ -216,8 +241,7 @@ class Sandbox:
                 # Nothing may run on that the launcher no longer holds whole.  Before there is a
                 # program, what ended most often ended because bubblewrap just has.
                 released = self._stop < 0 or b"r" in self._steps_taken()
-                _say("a part of the sandbox outside ended, so all of it ends." if released
-                     else COULD_NOT)  # fmt: skip
+                _say(PART_ENDED if released else COULD_NOT)
                 self._code = self._code or 125
             if pid == self._proxy:
                 self._proxy = 0
@@ -237,8 +261,9 @@ class Sandbox:
 
     def _kill_without_keeper(self) -> None:
         """End all that is left, where the keeper was killed before it could."""
+        # Its group is there while bubblewrap is, and holds all that hasn't had its go-ahead.
+        self._signal(-self.keeper, _signal.SIGKILL)
         if self._life >= 0:
-            self._signal(-self.keeper, _signal.SIGKILL)  # its group is there while bubblewrap is
             inner = self._inner()
             if inner and self._held is not None:
                 self._inner_end = _process(inner)
@@ -273,18 +298,24 @@ class Sandbox:
             released = self._stop < 0 or b"r" in steps
             killed = code < 0 and released
             code = self._code or (128 - code if killed else self._explain(released=released))
-        if b"s" not in steps:
-            self._signal(self._proxy, _signal.SIGKILL)  # it serves nobody yet: nothing to log
-            self._proxy = 0
-        if self._stop >= 0:
-            posix.close(self._stop)
-        self._await(self._proxy)
-        self._await(self.keeper)
-        if self._inner_end >= 0 and self._held is not None and is_dead(self._inner_end):
-            self._held.end()  # the keeper was killed before it could
+        self._end_proxy(serves=b"s" in steps)
+        self._await_keeper()
+        if self._held is not None and not ended:
+            self._take_held(self._held)
         if self._was_killed and self._left is not None:
             self._take_left(*self._left)
         posix._exit(code)
+
+    def _end_proxy(self, *, serves: bool) -> None:
+        """Have the proxy end, in good order where it serves somebody."""
+        if not serves:
+            self._signal(self._proxy, _signal.SIGKILL)  # there is nothing to log
+            if b"s" not in self._steps_taken():
+                self._proxy = 0  # else it has just come to, and may have made its folder
+        if self._stop >= 0:
+            posix.close(self._stop)
+        if self._await(self._proxy) < 0:
+            self._was_killed = True
 
     def _take_left(self, state: str, folder: str, made: bool) -> None:
         """Take away what a proxy that was killed couldn't: its socket, and what it published."""
@@ -301,12 +332,37 @@ class Sandbox:
         except (SandboxError, OSError):
             return  # it had made none, or the next proxy takes it away
 
-    def _await(self, pid: int) -> None:
-        """Wait until a helper has ended what was left, or written its last log lines."""
-        while pid and posix.waitpid(pid, posix.WNOHANG)[0] == 0:
+    def _await_keeper(self) -> None:
+        """Wait until the keeper has ended what was left; end it, where it was killed before.
+
+        What hasn't had its go-ahead is in its group, whose number is nobody else's until the
+        keeper is reaped.
+        """
+        while not self._keeper_has_ended():
+            if _signal.sigtimedwait((_signal.SIGCHLD,), HELPERS_END_S) is None:
+                break
+        self._signal(-self.keeper, _signal.SIGKILL)
+        self._await(self.keeper)
+
+    def _keeper_has_ended(self) -> bool:
+        """Tell whether the keeper has ended, or there is none any more; it isn't reaped."""
+        how = posix.WEXITED | posix.WNOHANG | posix.WNOWAIT
+        return not self.keeper or posix.waitid(posix.P_PID, self.keeper, how) is not None
+
+    def _await(self, pid: int) -> int:
+        """Wait until a process has ended, or a proxy has written its last log lines.
+
+        Returns its exit code as `waitstatus_to_exitcode` has it, 0 where there is none.
+        """
+        while pid:
+            ended, status = posix.waitpid(pid, posix.WNOHANG)
+            if ended:
+                return posix.waitstatus_to_exitcode(status)
             if _signal.sigtimedwait((_signal.SIGCHLD,), HELPERS_END_S) is None:
                 self._signal(pid, _signal.SIGKILL)
-                return
+                posix.waitpid(pid, 0)
+                return -int(_signal.SIGKILL)
+        return 0
 
     def _explain(self, *, released: bool) -> int:
         """Return the code of a sandbox or a program that didn't start, having said so.
@@ -406,7 +462,7 @@ class Sandbox:
         return self._said
 
     def _steps_taken(self) -> bytes:
-        """Return what the proxy has told: r, it let the program go on; s, it serves."""
+        """Return what was told: r, the program may go on; f, why not was said; s, it is served."""
         if self._steps >= 0:
             self._taken += self._read(self._steps)
         return self._taken
@@ -508,6 +564,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from sandbox.linux.launcher import Started
+    from sandbox.linux.placeholders import Run
     from sandbox.linux.socket_maker import Doors
 
     Serve = Callable[[Doors, int, Callable[[], None]], None]

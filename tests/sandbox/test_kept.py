@@ -350,3 +350,19 @@ def test_ten_thousand_hosts_are_kept_and_run(installed, who):
     assert len(command) > 10
     done = lnk.run(who, command)
     assert (done.returncode, done.stdout, done.stderr) == (0, "-- x\n", "")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    ["fd:x", "fd:", "fd:99", "fd:-1", f"fd:{9**30}", "fd:0", "fd:1", "plan 3;end 6", "",
+     f"plan 3;wire {'[' * 100_000};end 100012", "\udcff"],
+    ids=lambda plan: repr(plan[:12]),
+)  # fmt: skip
+def test_what_is_no_plan_is_refused_with_a_sentence(installed, who, plan):
+    command = installed.wrapped(who, ["true"])
+    done = lnk.run(who, [*command[:4], plan, *command[5:]])
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == (
+        "lnk sandbox: this command was kept by another version of Link, or isn't whole: make it "
+        "anew with wrap.\n"
+    )

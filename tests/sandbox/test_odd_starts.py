@@ -97,6 +97,22 @@ def test_no_room_for_a_file_is_named_with_its_cure(installed, who, folder):
     assert os.listdir(folder) == []
 
 
+@pytest.mark.parametrize("most", [1 << 14, 1 << 15, 1 << 16])
+def test_what_bubblewrap_is_told_is_never_cut(installed, who, most):
+    """A write that reaches the limit ends early: the rest would be walls that are missing."""
+    largest = max(os.path.getsize(one.path) for one in os.scandir("/etc") if one.is_file())
+    most += largest  # such a file is copied in, and it isn't that what is refused
+    many = {f"LNK_TESTS_{number}": "x" * 1000 for number in range(most // 1000 + 2)}
+    command = installed.wrapped(who, ["sh", "-c", "echo ran"])
+    limit = limited(resource.RLIMIT_FSIZE, most)
+    done = lnk.run(who, command, environ=many, **limit)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == (
+        "lnk sandbox: the sandbox could not be started: File too large: raise the limit of a "
+        "file's length (ulimit -f).\n"
+    )
+
+
 def test_no_room_for_a_process_is_named_with_its_cure(installed, ordinary, ordinary_folder):
     if ordinary.uid == os.geteuid():
         pytest.skip("needs a user of its own, whose processes are counted")

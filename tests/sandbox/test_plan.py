@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import site
 import sys
 
@@ -631,8 +632,9 @@ def test_a_kept_plan_is_read_back_as_it_was():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "{}", '{"v":2}', "x" * 99, "null", "plan 3", "plan 2;end", "plan 3;end"],
-)
+    ["", "{", "{}", '{"v":2}', "x" * 99, "null", "plan 3", "plan 2;end 6", "plan 3;end 6",
+     "plan 3;end", ";end 0", "plan 3;end 06", "plan 3;end 6 ", "plan 3;end \u0666"],
+)  # fmt: skip
 def test_a_command_kept_by_another_version_is_refused(text):
     with pytest.raises(LaunchError, match="another version"):
         kept.unpacked(text)
@@ -640,22 +642,78 @@ def test_a_command_kept_by_another_version_is_refused(text):
 
 def test_a_plan_that_was_cut_or_has_something_twice_is_refused():
     text = packing.packed(planned(confined(proxied(), write=("/work",))), ("/usr/lib/a",))
-    home = text.index(";home ")
+    whole, end = text.rpartition(";")[::2]
+    home = whole.index(";home ")
     for wrong in (
         *(text[:at] for at in range(len(text))), text + ";end", text + "x", ";" + text,
-        text.replace(";home ", ";hone "), text.replace(";uid ", ";uid x"),
-        text[:home] + ";home /other" + text[home:], text[:home] + ";odd" + text[home:],
-        text.replace(";wire ", ";wire x"), text[:home] + ";arg \\x" + text[home:],
+        text + f";{end}", f"{text};end {len(text) + 1}",
+        *map(ended, (
+            whole.replace(";home ", ";hone "), whole.replace(";uid ", ";uid x"),
+            whole[:home] + ";home /other" + whole[home:], whole[:home] + ";odd" + whole[home:],
+            whole.replace(";wire ", ";wire x"), whole.replace(";wire ", ";wire [1] "),
+            whole.replace(";wire ", ";wire " + "[" * 100_000), whole + ";run 7", whole + ";dots {}",
+            whole + ";dots [[],[],[]]", whole + ";dots [[]]", whole + ";inside []",
+            whole.replace(";uid ", ";uid " + "9" * 5000), whole.replace(";bpf ", ";bpf x"),
+            whole[:home] + ";arg \\x" + whole[home:], whole[:home] + ";arg \\x00" + whole[home:],
+            whole[:home] + ";arg \0" + whole[home:], whole[:home] + ";arg \\é" + whole[home:],
+            whole[:home] + ";arg \\N{NO SUCH}" + whole[home:],
+        )),
     ):  # fmt: skip
         with pytest.raises(LaunchError, match="another version"):
             kept.unpacked(wrong)
+    assert kept.unpacked(ended(whole)).home == HOME
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\0"))), st.text())
+def ended(whole: str) -> str:
+    """Return a plan's text with the end that is right for what stands before."""
+    return f"{whole};end {len(whole)}"
+
+
+def test_a_plan_that_lost_something_within_is_refused():
+    """An argument of a long command, say: what was left would be a sandbox with fewer walls."""
+    text = packing.packed(planned(confined(write=("/work",))), ("/usr/lib/a",))
+    lines = text.split(";")
+    for at in range(1, len(lines) - 1):
+        with pytest.raises(LaunchError, match="another version"):
+            kept.unpacked(";".join(lines[:at] + lines[at + 1 :]))
+    many = packing.fields_of(planned(confined()), ())
+    many["args"] = [f"--ro-bind-{number:06}" for number in range(20_000)]
+    parts = packing.parts(packing.written(many))
+    assert len(parts) > 3
+    assert "--" not in parts
+    assert kept.read("".join(parts))["args"] == many["args"]
+    for at in range(len(parts)):
+        with pytest.raises(LaunchError, match="another version"):
+            kept.unpacked("".join(parts[:at] + parts[at + 1 :]))
+
+
+@pytest.mark.filterwarnings("ignore:.*invalid:DeprecationWarning")  # of an escape that is none
+@given(st.text(st.sampled_from(';\\ {}[]"0x:eandplr3\n\0é\udc80'), max_size=60))
+def test_any_other_text_is_refused_with_the_same_sentence(text):
+    for one in (text, f"plan 3;{text}", ended(f"plan 3;{text}"), ended(f"plan 3;wire {text}")):
+        with pytest.raises(LaunchError, match="another version"):
+            kept.unpacked(one)
+
+
+@pytest.mark.filterwarnings("ignore:.*invalid:DeprecationWarning")  # of an escape that is none
+@given(st.text(st.characters(exclude_characters="\0"), max_size=20))
+def test_whatever_a_plans_values_are_it_is_read_or_refused(text):
+    whole = packing.packed(planned(confined(proxied())), ()).rpartition(";")[0]
+    for name in ("arg", "copy", "home", "wire", "dots", "inside", "run", "port", "bpf", text):
+        with contextlib.suppress(LaunchError):
+            kept.unpacked(ended(f"{whole};{name} {text}"))
+
+
+PATH = st.text(st.characters(exclude_characters="\0"))
+
+
+@given(st.lists(PATH), PATH)
 def test_any_text_in_a_plan_is_read_back(texts, home):
     """Paths hold what they like: bytes that are no UTF-8, the plan's own separators."""
     fields = packing.fields_of(planned(confined()), ())
-    fields |= {"args": [*texts, texts[:1] or ["x"]], "copy": texts, "home": home, "wire": texts}
+    fields |= {
+        "args": [*texts, texts[:1] or ["x"]], "copy": texts, "home": home, "wire": {"dir": texts},
+    }  # fmt: skip
     text = packing.written(fields)
     assert text.isascii()
     assert text.isprintable()
