@@ -214,7 +214,7 @@ def in_sessions_of(who: lnk.Account) -> list[int]:
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == who.uid:
-                with open(f"/proc/{name}/cmdline") as file:
+                with open(f"/proc/{name}/cmdline", errors="replace") as file:
                     if MARK in file.read().split("\0"):
                         found.append(int(name))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
