@@ -7,6 +7,7 @@ and readable, beside the packages they need; the interpreter is one that everybo
 from __future__ import annotations
 
 import compileall
+import datetime
 import json
 import os
 import pwd
@@ -35,6 +36,21 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 LONG_S = 110.0
 """How long what takes a second may take on a slow machine where others work: no test is judged by
 it, and it ends before a test's own limit."""
+
+
+def now() -> str:
+    """Return the time as the log writes it."""
+    made = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return made.replace("+00:00", "Z")
+
+
+def logged_since(text: str, began: str) -> list[dict[str, Any]]:
+    """Return the lines of a run's log from a time on.
+
+    A run's name is its process's number, which an earlier run of the same person may have had.
+    """
+    lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if line["time"] >= began]
 
 
 def plan_of(command: Sequence[str]) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def running(net: Net, who: lnk.Account) -> Iterator[Callable[..., Asking]]:
 
 
 def test_a_run_is_stopped_shown_and_started_again(running: Callable[..., Asking]) -> None:
+    began = lnk.now()
     box = running("--internet-host", HOST)
     assert box.ask() == "200 OK"
     name = box.name
@@ -88,7 +89,7 @@ def test_a_run_is_stopped_shown_and_started_again(running: Callable[..., Asking]
     assert box.ask() == "503 The wire is stopped"
     box.lnk("start")
     assert box.ask() == "200 OK"
-    lines = [json.loads(line) for line in box.lnk("log", name, "--json").splitlines()]
+    lines = lnk.logged_since(box.lnk("log", name, "--json"), began)
     assert [(one["verdict"], one["host"]) for one in lines] == [
         ("allowed", HOST), ("ended", HOST), ("refused", HOST), ("allowed", HOST), ("ended", HOST),
     ]  # fmt: skip

@@ -175,10 +175,10 @@ print(json.dumps([text(call(session, "echo", a=1)), text(call(session, "save", b
         assert "changes nothing" not in person.asked[0]["text"]
 
 
-def log_of(box: Box, name: str) -> list[tuple[str, str]]:
+def log_of(box: Box, name: str, began: str) -> list[tuple[str, str]]:
     """Return the verdicts and reasons of the calls of a sandbox's tool, call by call."""
     shown = box.installed.run(box.who, "log", name, "--json")
-    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    lines = lnk.logged_since(shown.stdout, began)
     calls: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         assert (line["verb"], line["host"]) == ("tool", "notes")
@@ -207,6 +207,7 @@ for number in (100, 101):
     print(json.dumps(messages(waits.read().decode())), flush=True)
 text(call(session, "echo", d=4))
 """
+    began = lnk.now()
     with a_box(installed, ordinary, ordinary_folder, "--allow", "echo") as box:
         command = installed.argv("run", "--yes", "--spec", box.spec, "--", "/usr/bin/python3")
         says: dict[str, str] = {'"a": 1': "no"}
@@ -223,7 +224,7 @@ text(call(session, "echo", d=4))
                                       for line in rest.splitlines()]  # fmt: skip
         assert (refused["error"]["code"], begun, nothing) == (403, "begun", [])
         assert box.calls() == ["echo"]
-        found = log_of(box, person.asked[0]["sandbox"])
+        found = log_of(box, person.asked[0]["sandbox"], began)
         no = ("refused", "the person refused the call.")
         taken_back = "the program took the call back before anybody had answered."
         assert found[2:] == [no, no, ("refused", taken_back), ("ended", "done"), ("ended", "done")]
