@@ -42,6 +42,7 @@ CLONE_NEWNS = 0x20000
 GIB = 1 << 30
 CARRIED, QUICK_CARRIED = 4 * GIB, GIB // 4
 """Bytes of a round's tunnels; with a quarter of it, sixteen connections measure the scheduler."""
+TUNNEL_ROUNDS = 15
 
 BARE = "bare bubblewrap"
 KEPT, CLOSED = "kept command, with a proxy", "kept command, without a network"
@@ -265,7 +266,7 @@ def _rss_mib(pid: int) -> float:
 def tunnel_rows(load: Load, copies: Copies, quick: bool) -> list[Row]:
     """Return the rate of tunnels into a sandbox, by that of the same proxy with none."""
     rows = []
-    rounds, size = (QUICK_ROUNDS, QUICK_CARRIED) if quick else (ROUNDS, CARRIED)
+    rounds, size = (QUICK_ROUNDS, QUICK_CARRIED) if quick else (TUNNEL_ROUNDS, CARRIED)
     lnk = copies.installed.argv()[:-1]
     with closing(peers.ours(load, 1, "uvloop", lnk=lnk)) as proxy:
         for count, what in ((1, "1 connection"), (16, "16 connections")):

@@ -340,10 +340,11 @@ def test_a_run_that_called_nothing_leaves_no_log_and_one_that_did_leaves_its_own
         empty = f"run-{one.pid}.jsonl"
         assert empty in kept("log")
         one.communicate("")
-    before = kept("log")
-    assert empty not in before
-    installed.run(who, "run", "--yes", "--", *CALLS)
-    (made,) = kept("log") - before
+    assert empty not in kept("log")
+    calling = lnk.popen(who, installed.argv("run", "--yes", "--", *CALLS), stderr=subprocess.PIPE)
+    calling.communicate(timeout=lnk.LONG_S)
+    made = f"run-{calling.pid}.jsonl"
+    assert made in kept("log")
     assert made.removesuffix(".jsonl") in kept("runs")
     with serving(who, a_run(installed), kept) as one:
         one.communicate("")
