@@ -307,7 +307,11 @@ STARTS: dict[str, tuple[str, frozenset[str]]] = {
     "the routes": ("import sandbox.route", NO_LIBRARY | {"re", "json"}),
     "wrap": ("import sandbox.cli.wrap", NO_LIBRARY),
     "a kept command": ("import sandbox.cli.kept", NO_LIBRARY | {"re", "json", "enum"}),
-    "the launcher": ("import sandbox.linux.launcher", NO_LIBRARY | {"re", "json", "enum"}),
+    "the launcher": (
+        "import sandbox.linux.launcher, sandbox.linux.running, sandbox.linux.etc_closed",
+        NO_LIBRARY | {"re", "json", "enum"},
+    ),
+    "a plan's fields": ("import sandbox.linux.packing", NO_LIBRARY | {"re", "json", "enum"}),
     "the stage inside": (
         "import sandbox.linux.inside, sandbox.linux.exec_watch, sandbox.linux.landlock",
         NO_LIBRARY | {"re", "json", "enum", "os", "socket"},
